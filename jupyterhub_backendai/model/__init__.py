@@ -1,0 +1,1 @@
+"""Plain data and its rules: imports nothing of ours and does no I/O."""

@@ -1,0 +1,188 @@
+"""What a site offers: environments, presets, resource groups. Parsed once from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from .errors import Problem
+from .rules import check_image
+from .slots import Slots, parse_bytes, parse_cpu, parse_fgpu
+
+NameStr = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]*$")]
+
+
+def _parsed(parse: Any) -> BeforeValidator:
+    """A validator that turns our `Problem` into an error pydantic can collect."""
+
+    def run(value: object) -> object:
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except Problem as problem:
+            raise PydanticCustomError(problem.code, "{message}", {"message": problem.message}) from None  # type: ignore[arg-type]
+
+    return BeforeValidator(run)
+
+
+Cpu = Annotated[int, _parsed(parse_cpu)]
+Bytes = Annotated[int, _parsed(parse_bytes)]
+Fgpu = Annotated[int, _parsed(parse_fgpu)]
+
+
+class Model(BaseModel):
+    """Base of all configured things: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Amounts(Model):
+    """Some amounts as people write them; what is not named is None."""
+
+    cpu: Cpu | None = None
+    mem: Bytes | None = None
+    shm: Bytes | None = None
+    fgpu: Fgpu | None = None
+
+
+class App(Model):
+    """Something with a page or a port inside a session."""
+
+    name: NameStr
+    title: str = ""
+    port: int | None = Field(default=None, ge=1024, le=65535)
+
+
+class Version(Model):
+    """One version of an environment and the image behind it."""
+
+    name: NameStr
+    image: str
+    description: str = ""
+    shm: Bytes | None = None
+
+    @field_validator("image")
+    @classmethod
+    def _image(cls, value: str) -> str:
+        try:
+            return check_image(value)
+        except Problem as problem:
+            raise ValueError(problem.message) from None
+
+
+class Environment(Model):
+    """A base to work in, such as PyTorch. The first version is the default one."""
+
+    name: NameStr
+    title: str = ""
+    description: str = ""
+    icon: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] = "cube"
+    versions: tuple[Version, ...] = Field(min_length=1)
+    minimum: Amounts = Amounts()
+    apps: tuple[App, ...] = ()
+    command: tuple[str, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_forms(cls, data: Any) -> Any:
+        """`image=` for a single version; an app by its bare name."""
+        if isinstance(data, dict):
+            data = dict(data)
+            if "image" in data and "versions" not in data:
+                data["versions"] = [{"name": "default", "image": data.pop("image")}]
+            if isinstance(data.get("apps"), (list, tuple)):
+                data["apps"] = [{"name": a} if isinstance(a, str) else a for a in data["apps"]]
+        return data
+
+    @property
+    def label(self) -> str:
+        """What a person reads."""
+        return self.title or self.name
+
+    def version(self, name: str) -> Version | None:
+        """The version of that name, if there is one."""
+        return next((v for v in self.versions if v.name == name), None)
+
+
+class Preset(Model):
+    """A named amount of resources, for all groups or for one."""
+
+    name: NameStr
+    description: str = ""
+    cpu: Cpu
+    mem: Bytes
+    shm: Bytes | None = None
+    fgpu: Fgpu = 0
+    resource_group: str | None = None
+
+    @model_validator(mode="after")
+    def _shm_is_part_of_memory(self) -> Preset:
+        if self.cpu <= 0 or self.mem <= 0:
+            raise ValueError("cpu and mem must be more than 0")
+        if self.shm is not None and self.shm > self.mem:
+            raise ValueError("shared memory is part of memory: shm cannot be more than mem")
+        return self
+
+    @property
+    def slots(self) -> Slots:
+        """What the preset takes of an agent."""
+        return Slots(self.cpu, self.mem, self.fgpu)
+
+
+class ResourceGroup(Model):
+    """A set of agents that some users may launch on, and how its queue works.
+
+    `max_bypass` and `pending_timeout` are seconds; `pending_timeout` 0 is no limit.
+    """
+
+    name: NameStr
+    title: str = ""
+    description: str = ""
+    users: frozenset[str] | None = None
+    groups: frozenset[str] | None = None
+    queue: Literal["backfill", "strict"] = "backfill"
+    max_bypass: float = Field(default=900, ge=0)
+    selection: Literal["concentrated", "dispersed"] = "concentrated"
+    pending_timeout: float = Field(default=0, ge=0)
+    per_session: Amounts = Amounts()
+    choose_agent: bool = True
+
+    def admits(self, user: str, groups: Iterable[str]) -> bool:
+        """Whether this user may launch here: everyone, unless users or groups are named."""
+        if self.users is None and self.groups is None:
+            return True
+        if self.users is not None and user in self.users:
+            return True
+        return self.groups is not None and not self.groups.isdisjoint(groups)
+
+
+class Catalog(Model):
+    """All that a site offers. Names are unique; the order is the order of display."""
+
+    environments: tuple[Environment, ...] = ()
+    presets: tuple[Preset, ...] = ()
+    resource_groups: tuple[ResourceGroup, ...] = (ResourceGroup(name="default"),)
+
+    def environment(self, name: str) -> Environment | None:
+        """The environment of that name, if there is one."""
+        return next((e for e in self.environments if e.name == name), None)
+
+    def by_image(self, image: str) -> tuple[Environment, Version] | None:
+        """The environment and version that use this very image, if any."""
+        for environment in self.environments:
+            for version in environment.versions:
+                if version.image == image:
+                    return environment, version
+        return None
+
+    def group(self, name: str) -> ResourceGroup | None:
+        """The resource group of that name, if there is one."""
+        return next((g for g in self.resource_groups if g.name == name), None)
+
+    def presets_of(self, group: str) -> tuple[Preset, ...]:
+        """Presets that can be chosen in this resource group."""
+        return tuple(p for p in self.presets if p.resource_group in {None, group})

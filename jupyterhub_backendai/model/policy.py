@@ -1,0 +1,70 @@
+"""What a user may ask for, and what users and projects may hold together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import Field
+
+from .catalog import Amounts, Model
+from .slots import Limits
+
+
+class Policy(Model):
+    """What one user may use. `total` and `max_sessions` bound all of the user's live sessions
+    together (more waits); the rest bounds one request (more is refused)."""
+
+    total: Amounts = Amounts()
+    max_sessions: int | None = Field(default=None, ge=0)
+    max_pending: int | None = Field(default=None, ge=0)
+    per_session: Amounts = Amounts()
+    environments: frozenset[str] | None = None
+    resource_groups: frozenset[str] | None = None
+    manual_image: bool = False
+    choose_agent: bool = True
+    max_preopen_ports: int = Field(default=10, ge=0, le=100)
+    max_folders: int = Field(default=20, ge=0)
+    priority: int = Field(default=10, ge=0, le=100)
+
+    @property
+    def limits(self) -> Limits:
+        """The user's quota, as the schedule pass knows it."""
+        return Limits(self.total.cpu, self.total.mem, self.total.fgpu, self.max_sessions)
+
+
+class Quota(Model):
+    """What all members of a project together may hold."""
+
+    total: Amounts = Amounts()
+    max_sessions: int | None = Field(default=None, ge=0)
+
+    @property
+    def limits(self) -> Limits:
+        """The quota, as the schedule pass knows it."""
+        return Limits(self.total.cpu, self.total.mem, self.total.fgpu, self.max_sessions)
+
+
+class Policies(Model):
+    """All policies of a site and which of them is a given user's."""
+
+    default: Policy = Policy()
+    users: Mapping[str, Policy] = {}
+    groups: Mapping[str, Policy] = {}
+    projects: Mapping[str, Quota] = {}
+
+    def of(self, user: str, groups: Iterable[str]) -> Policy:
+        """The user's own policy; else that of the first group (in the order of the configuration)
+        that has one and that the user is in; else the default."""
+        if user in self.users:
+            return self.users[user]
+        member_of = set(groups)
+        for group, policy in self.groups.items():
+            if group in member_of:
+                return policy
+        return self.default
+
+    def project_of(self, groups: Iterable[str]) -> str | None:
+        """The project a session counts for when none is named: the user's first one with a quota,
+        in the order of the configuration."""
+        member_of = set(groups)
+        return next((p for p in self.projects if p in member_of), None)

@@ -1,0 +1,192 @@
+"""Rules on single values: names, variables, ports, paths. Each raises `Problem` and knows no field.
+
+Sources: the product's own limits (session name, ports, aliases) and the documents where they and
+the code of that product differ; docs/explanation/choices.md lists each choice.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+
+from .errors import Kind, Problem
+
+HOME = "/home/work"
+SERVER_PORT = 8888  # where the session's own Jupyter server listens
+
+_NAME = re.compile(r"\w[\w.-]{2,62}\w", re.ASCII)
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_FOLDER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_PATH = re.compile(r"[A-Za-z0-9_/.-]{1,255}", re.ASCII)
+_IMAGE = re.compile(
+    r"(?:(?:[a-z0-9]|[a-z0-9][a-z0-9.-]*[a-z0-9])(?::\d{1,5})?/)?"
+    r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+_PORT_RANGE = re.compile(r"(\d{1,6}):(\d{1,6})")
+
+# What steers the Hub's side of the server, the container or the GPU. The allocation or the Hub
+# sets these; a user's value would break the session or widen what it may reach.
+_RESERVED_ENV_PREFIXES = ("JUPYTERHUB_", "JPY_", "NVIDIA_", "BACKENDAI_", "FGPU_", "CUDA_MPS_", "NB_")
+_RESERVED_ENV = frozenset(
+    {
+        "HOME", "HOSTNAME", "USER", "LD_PRELOAD", "LD_AUDIT", "MEM_LIMIT", "MEM_GUARANTEE",
+        "CPU_LIMIT", "CPU_GUARANTEE", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
+        "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT", "GRANT_SUDO", "CHOWN_HOME",
+        "CHOWN_EXTRA", "JUPYTER_IMAGE", "JUPYTER_IMAGE_SPEC", "JUPYTER_RUNTIME_DIR",
+        "LOCAL_USER_ID", "LOCAL_GROUP_ID", "ADDITIONAL_GIDS",
+    }
+)  # fmt: skip
+
+_RESERVED_PORTS = {
+    2000: "the session itself",
+    2001: "the session itself",
+    2200: "SSH",
+    7681: "the terminal",
+    SERVER_PORT: "Jupyter",
+}
+
+# Top-level directories of the image that a folder must not hide, and names inside the home that
+# the session itself writes to.
+_SYSTEM_DIRECTORIES = frozenset(
+    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /media /mnt /opt /proc /root /run /sbin "
+    "/srv /sys /tmp /usr /var".split()
+)
+_RESERVED_FOLDERS = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh", "id_container"})
+_RC_FILE = re.compile(r"\.[a-z0-9]+(?:rc|_profile)")
+
+
+def check_text(value: str) -> str:
+    """`value` if it can be stored and passed on: encodable as UTF-8 and without NUL."""
+    if "\x00" in value:
+        raise Problem("bad_text", "It contains a NUL character; remove it.")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Problem("bad_text", "It contains half a character (a lone surrogate).") from None
+    return value
+
+
+def check_session_name(name: str) -> str:
+    """4–64 letters, digits, `-`, `_` or `.`, beginning and ending with a letter, digit or `_`."""
+    if _NAME.fullmatch(name):
+        if name == "from-template":
+            raise Problem("reserved", "from-template is a reserved name. Choose another.")
+        return name
+    if len(name) < 4:
+        raise Problem("too_short", "A name has at least 4 characters.")
+    if len(name) > 64:
+        raise Problem("too_long", "A name has at most 64 characters.")
+    if not re.match(r"\w", name, re.ASCII):
+        raise Problem("bad_start", "A name begins with a letter, a digit or _.")
+    if not re.search(r"\w\Z", name, re.ASCII):
+        raise Problem("bad_end", "A name ends with a letter, a digit or _.")
+    raise Problem("bad_character", "A name has only letters, digits, -, _ and . in it.")
+
+
+def check_env_name(name: str) -> str:
+    """A variable that a user may set: well formed and not one that we or the Hub set."""
+    if not _ENV_NAME.fullmatch(name) or len(name) > 128:
+        raise Problem(
+            "bad_name", "A variable's name has letters, digits and _, and no digit in front."
+        )
+    upper = name.upper()
+    if upper in _RESERVED_ENV or upper.startswith(_RESERVED_ENV_PREFIXES):
+        raise Problem("reserved", f"{name} is set by the system. Choose another name.")
+    return name
+
+
+def check_image(image: str) -> str:
+    """A well-formed image reference such as `registry.example.org/team/torch:2.9`."""
+    if len(image) > 255 or not _IMAGE.fullmatch(image):
+        raise Problem("bad_image", "An image is written like registry/name:tag, in small letters.")
+    return image
+
+
+def _port_token(token: object) -> Iterable[int]:
+    """The ports that one token stands for: `8080`, `"8080"` or `"8080:8083"`."""
+    if isinstance(token, int) and not isinstance(token, bool):
+        return (token,)
+    text = str(token).strip() if isinstance(token, str) else ""
+    if re.fullmatch(r"\d{1,6}", text):
+        return (int(text),)
+    match = _PORT_RANGE.fullmatch(text)
+    if not match:
+        shown = text[:20] if text else "This"
+        raise Problem("bad_port", f"{shown} is not a port. Use a number from 1024 to 65535.")
+    first, last = int(match[1]), int(match[2])
+    if last < first or last - first > 1000:
+        raise Problem("bad_range", f"{text} is not a range of ports: write the smaller one first.")
+    return range(first, last + 1)
+
+
+def expand_ports(token: object) -> list[int]:
+    """Ports of one token, each allowed as a preopen port."""
+    ports = list(_port_token(token))
+    for port in ports:
+        if not 1024 <= port <= 65535:
+            raise Problem(
+                "out_of_range", f"Port {port} cannot be opened. Use a number from 1024 to 65535."
+            )
+        if port in _RESERVED_PORTS:
+            raise Problem("reserved", f"Port {port} is used by {_RESERVED_PORTS[port]}.")
+    return ports
+
+
+def check_folder_name(name: str) -> str:
+    """A name for a folder: 1–64 letters, digits, `-`, `_`, `.`; not one the session uses."""
+    if not _FOLDER.fullmatch(name) or name in {".", ".."}:
+        raise Problem(
+            "bad_name", "A folder's name has up to 64 letters, digits, -, _ or . in it."
+        )
+    if name in _RESERVED_FOLDERS or _RC_FILE.fullmatch(name):
+        raise Problem("reserved", f"{name} is used by the session itself. Choose another name.")
+    return name
+
+
+def mount_target(path: str) -> str:
+    """Where a folder appears: inside the home for a relative path, else as written.
+
+    Raises `Problem` for `..`, for the home itself and for anything that would hide the system.
+    """
+    if not _PATH.fullmatch(path):
+        raise Problem("bad_path", "A path has only letters, digits, /, -, _ and . in it.")
+    if any(part in {".", ".."} for part in path.split("/")):
+        raise Problem("bad_path", "A path cannot contain . or .. as a step.")
+    target = posixpath.normpath(posixpath.join(HOME, path))
+    if target.startswith("//"):
+        target = target[1:]
+    if target == HOME:
+        raise Problem("reserved", "A folder cannot replace the home directory. Name a place in it.")
+    if target.startswith(HOME + "/"):
+        first = target[len(HOME) + 1 :].split("/", 1)[0]
+        if first in _RESERVED_FOLDERS or _RC_FILE.fullmatch(first):
+            raise Problem("reserved", f"{first} is used by the session itself.")
+        return target
+    top = "/" + target.split("/", 2)[1]
+    if top in _SYSTEM_DIRECTORIES or target == "/":
+        raise Problem("reserved", f"{top} belongs to the system. Use a place in the home directory.")
+    return target
+
+
+def overlapping(targets: list[str]) -> set[int]:
+    """Positions of the targets that are equal to, or inside, an earlier or later one."""
+    clashes: set[int] = set()
+    first_at: dict[str, int] = {}
+    for index, target in enumerate(targets):
+        if first_at.setdefault(target, index) != index:
+            clashes.add(index)
+    for index, target in enumerate(targets):
+        parent = posixpath.dirname(target)
+        while parent not in {"/", ""}:
+            if parent in first_at:
+                clashes.add(index)
+            parent = posixpath.dirname(parent)
+    return clashes
+
+
+def forbidden(code: str, message: str) -> Problem:
+    """A `Problem` for what policy forbids (HTTP 403)."""
+    return Problem(code, message, Kind.FORBIDDEN)
