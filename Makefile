@@ -1,0 +1,72 @@
+# `make run` gives a demo Hub, `make test` runs every check and every test. Both do their own set-up,
+# on anything from a bare Debian to a machine with all of it; share/setup has one small script for each step.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+VENV ?= .venv
+PYTHON ?= python3
+export PYTHON
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+setup := share/setup
+code := jupyterhub_backendai tests examples $(wildcard benchmarks docs)
+
+.PHONY: help
+help: ## say what there is
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 20
+
+.PHONY: run
+run: ## a demo Hub on http://127.0.0.1:8000; Ctrl-C ends it and all that it started
+	@$(setup)/with-engine.sh $(MAKE) run-with-engine
+
+.PHONY: run-with-engine
+run-with-engine:
+	@$(MAKE) -j2 venv-run image
+	@$(setup)/run.sh
+
+.PHONY: test
+test: ## set up what the tests need, then every check and every test (PYTEST_ARGS="-k name -x" for some)
+	@$(setup)/test-packages.sh
+	@$(setup)/with-engine.sh $(MAKE) test-with-engine
+
+.PHONY: test-with-engine
+test-with-engine:
+	@$(MAKE) -j2 venv-test image
+	@$(MAKE) check
+	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: check
+check: venv-check ## lint, format, types, and who may import whom
+	@ruff check $(code)
+	@ruff format --check $(code)
+	@mypy
+	@lint-imports
+
+.PHONY: format
+format: venv-check ## put the code into the one format
+	@ruff check --fix $(code)
+	@ruff format $(code)
+
+.PHONY: image
+image: ## the demo's and the tests' image (needs a Docker engine)
+	@$(setup)/image.sh
+
+.PHONY: venv-run venv-check venv-test
+venv-run:
+	@$(setup)/venv.sh
+	@$(setup)/proxy.sh
+venv-check:
+	@$(setup)/venv.sh check
+venv-test:
+	@$(setup)/venv.sh test check postgres
+	@$(setup)/proxy.sh
+
+.PHONY: clean
+clean: ## remove what runs and tests left here (the demo's data too, not the virtual environment)
+	@rm -rf .run dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis test-results
+	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
+
+.PHONY: distclean
+distclean: clean ## the virtual environment as well
+	@rm -rf $(VENV)

@@ -1,0 +1,5 @@
+#!/usr/bin/env bash
+# The programs that only the tests use: a browser with fonts, and PostgreSQL (its server is started by the tests themselves).
+set -euo pipefail
+. "$(dirname "$0")/common.sh"
+"$setup/apt.sh" "the tests" chromium fonts-dejavu-core fonts-liberation postgresql
