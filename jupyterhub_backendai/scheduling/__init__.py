@@ -1,0 +1,1 @@
+"""Decisions as pure functions of model data: no I/O, no clock, no randomness."""

@@ -1,0 +1,332 @@
+"""Which agent a session goes on, and what is kept free there for those that waited too long.
+
+Preferred, in this order: an agent that has not failed the session lately; fewest capabilities that
+the session would leave unused (a CPU session stays off machines with FGPU while another fits);
+least left over ("concentrated") or most ("dispersed"), FGPU counting before cores and cores before
+memory; the name. What is left over after a session orders the agents as what is free before it
+does, so one order serves sessions of every size.
+
+In one pass room only shrinks: what is free falls, what is kept rises. A size that did not fit once
+will not fit later in the pass, and is not tried again.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Iterable, Sequence
+from typing import Literal
+
+from ..model.slots import Slots
+
+Amounts = tuple[int, int, int]
+"""FGPU, cores, memory in the units of `Slots`: the order in which they are compared."""
+Key = tuple[int, int, int, str]
+
+ZERO: Amounts = (0, 0, 0)
+_ANY = -(2**62)  # below any free amount, so that a slot that is not asked never decides
+_BLOCK = 32  # machines that are skipped together; half to twice the root of a large group
+
+
+def amounts(slots: Slots) -> Amounts:
+    """`slots` in the order of comparison."""
+    return (slots.fgpu, slots.cpu, slots.mem)
+
+
+def slots_of(wanted: Amounts) -> Slots:
+    """The reverse of `amounts`."""
+    return Slots(cpu=wanted[1], mem=wanted[2], fgpu=wanted[0])
+
+
+def within(wanted: Amounts, limit: Amounts) -> bool:
+    """Whether no amount of `wanted` is above that of `limit`."""
+    return wanted[0] <= limit[0] and wanted[1] <= limit[1] and wanted[2] <= limit[2]
+
+
+def larger(one: Amounts, other: Amounts) -> Amounts:
+    """The larger of the two, slot by slot."""
+    return (max(one[0], other[0]), max(one[1], other[1]), max(one[2], other[2]))
+
+
+def _smaller(one: Amounts, other: Amounts) -> Amounts:
+    return (min(one[0], other[0]), min(one[1], other[1]), min(one[2], other[2]))
+
+
+def _beside(wanted: Amounts, kept: Amounts) -> Amounts:
+    """What must be free for `wanted` to leave `kept` free; nothing of a slot it does not ask."""
+    return (
+        wanted[0] + kept[0] if wanted[0] else _ANY,
+        wanted[1] + kept[1] if wanted[1] else _ANY,
+        wanted[2] + kept[2] if wanted[2] else _ANY,
+    )
+
+
+def _capabilities(wanted: Amounts) -> int:
+    """Which slots are there at all, as bits."""
+    return (wanted[0] > 0) | (wanted[1] > 0) << 1 | (wanted[2] > 0) << 2
+
+
+class Machine:
+    """An agent during a pass. `usable` is what is free, less what is kept on this machine beyond
+    what is kept on its whole shelf.
+
+    GPUs will be carried here, and looked at in `takes`: that a GPU has no piece large enough is
+    one more reason why a machine does not take a session, and it too only grows in a pass.
+    """
+
+    __slots__ = ("_beyond", "_sign", "capacity", "free", "kept", "key", "name", "shelf", "usable")
+
+    def __init__(self, name: str, capacity: Amounts, free: Amounts, sign: Literal[1, -1]) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.kept = ZERO
+        self.shelf: Shelf
+        self._beyond = ZERO
+        self._sign = sign
+        self.set_free(free)
+
+    def set_free(self, free: Amounts) -> None:
+        """Note what is free; the order of preference follows from it."""
+        sign, beyond = self._sign, self._beyond
+        self.free = free
+        self.usable: Amounts = (free[0] - beyond[0], free[1] - beyond[1], free[2] - beyond[2])
+        self.key: Key = (sign * free[0], sign * free[1], sign * free[2], self.name)
+
+    def keep(self, wanted: Amounts) -> None:
+        """Leave at least `wanted` free here from now on, or all that is free if it is less."""
+        self.kept = larger(self.kept, wanted)
+        self.follow_shelf()
+
+    def follow_shelf(self) -> None:
+        """Count what is kept here and on the shelf once: the larger of the two holds."""
+        kept, shelf = self.kept, self.shelf.kept
+        self._beyond = larger(ZERO, (kept[0] - shelf[0], kept[1] - shelf[1], kept[2] - shelf[2]))
+        self.set_free(self.free)
+
+    def takes(self, need: Amounts) -> bool:
+        """Whether `need`, which counts in what is kept on the shelf, is usable here."""
+        usable = self.usable
+        return need[0] <= usable[0] and need[1] <= usable[1] and need[2] <= usable[2]
+
+
+class _Block:
+    """Some machines that follow each other in the order of preference, and the most of each slot
+    that any of them has usable."""
+
+    __slots__ = ("machines", "most")
+
+    def __init__(self, machines: list[Machine]) -> None:
+        self.machines = machines
+        self.measure()
+
+    def measure(self) -> None:
+        """Find the most of each slot again."""
+        usable = [machine.usable for machine in self.machines]
+        self.most: Amounts = (
+            max(u[0] for u in usable),
+            max(u[1] for u in usable),
+            max(u[2] for u in usable),
+        )
+
+
+def _first_key(block: _Block) -> Key:
+    return block.machines[0].key
+
+
+def _key(machine: Machine) -> Key:
+    return machine.key
+
+
+class Shelf:
+    """Machines of about the same capacity (within a factor of two in each slot), sorted by
+    preference. `kept` is kept on each of them."""
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        ordered = sorted(machines, key=_key)
+        self.smallest = self.largest = ordered[0].capacity
+        for machine in ordered:
+            machine.shelf = self
+            self.smallest = _smaller(self.smallest, machine.capacity)
+            self.largest = larger(self.largest, machine.capacity)
+        self.capabilities = _capabilities(self.largest)
+        self.kept = ZERO
+        self._special: set[Machine] = set()  # something of their own is kept on these
+        self._blocks = [
+            _Block(ordered[start : start + _BLOCK]) for start in range(0, len(ordered), _BLOCK)
+        ]
+
+    def first(self, wanted: Amounts, skip: Collection[str]) -> Machine | None:
+        """The preferred machine that takes `wanted` beside what is kept."""
+        need = _beside(wanted, self.kept)
+        fgpu, cpu, mem = need
+        for block in self._blocks:
+            most = block.most
+            if fgpu <= most[0] and cpu <= most[1] and mem <= most[2]:
+                for machine in block.machines:
+                    if machine.takes(need) and machine.name not in skip:
+                        return machine
+        return None
+
+    def take(self, machine: Machine, wanted: Amounts) -> None:
+        """Give `wanted` away and move the machine to its new place in the order."""
+        self._remove(machine)
+        free = machine.free
+        machine.set_free((free[0] - wanted[0], free[1] - wanted[1], free[2] - wanted[2]))
+        self._insert(machine)
+
+    def keep(self, wanted: Amounts) -> None:
+        """Keep `wanted` free on each machine where it could run; see `Room.keep`."""
+        if not within(wanted, self.largest) or within(wanted, self.kept):
+            return
+        if within(wanted, self.smallest):
+            self.kept = larger(self.kept, wanted)
+            for machine in self._special:
+                machine.follow_shelf()
+            if not self._special:
+                return
+        else:
+            for machine in (m for block in self._blocks for m in block.machines):
+                if within(wanted, machine.capacity) and not within(wanted, machine.kept):
+                    machine.keep(wanted)
+                    self._special.add(machine)
+        for block in self._blocks:
+            block.measure()
+
+    def keep_on(self, machine: Machine, wanted: Amounts) -> None:
+        """Keep `wanted` free on this one machine."""
+        machine.keep(wanted)
+        self._special.add(machine)
+        self._blocks[self._place(machine.key)].measure()
+
+    def _place(self, key: Key) -> int:
+        return max(0, bisect_right(self._blocks, key, key=_first_key) - 1)
+
+    def _remove(self, machine: Machine) -> None:
+        place = self._place(machine.key)
+        block = self._blocks[place]
+        del block.machines[bisect_left(block.machines, machine.key, key=_key)]
+        if block.machines:
+            block.measure()
+        else:
+            del self._blocks[place]
+
+    def _insert(self, machine: Machine) -> None:
+        if not self._blocks:
+            self._blocks.append(_Block([machine]))
+            return
+        place = self._place(machine.key)
+        block = self._blocks[place]
+        insort(block.machines, machine, key=_key)
+        if len(block.machines) > 2 * _BLOCK:
+            self._blocks.insert(place + 1, _Block(block.machines[_BLOCK:]))
+            del block.machines[_BLOCK:]
+        block.measure()
+
+
+class Room:
+    """The machines of one resource group that answer, during a pass."""
+
+    def __init__(self, machines: Iterable[Machine]) -> None:
+        self.machines = {machine.name: machine for machine in machines}
+        shelves: dict[tuple[int, ...], list[Machine]] = {}
+        for machine in self.machines.values():
+            size = tuple(amount.bit_length() for amount in machine.capacity)
+            shelves.setdefault(size, []).append(machine)
+        self._shelves = [Shelf(some) for some in shelves.values()]
+        self._levels: dict[int, list[list[Shelf]]] = {}
+        self._failed: set[Amounts] = set()
+        self._kept: set[Amounts] = set()
+
+    def find(self, wanted: Amounts, avoid: Collection[str] = ()) -> Machine | None:
+        """The machine that a session of this size goes on, if one takes it."""
+        if wanted in self._failed:
+            return None
+        found = self._search(wanted, avoid)
+        if found is None and avoid:
+            found = self._search(wanted, ())
+        if found is None:
+            self._failed.add(wanted)
+        return found
+
+    def fits_on(self, machine: Machine, wanted: Amounts) -> bool:
+        """Whether this very machine takes the session now."""
+        return machine.takes(_beside(wanted, machine.shelf.kept))
+
+    def take(self, machine: Machine, wanted: Amounts) -> None:
+        """Give `wanted` of this machine away."""
+        machine.shelf.take(machine, wanted)
+
+    def keep(self, wanted: Amounts) -> None:
+        """From now on let nothing make it harder for `wanted` to fit, on any machine where it
+        could run: of a slot that it lacks there nothing more is given away, of the others its
+        own amount stays free."""
+        if wanted not in self._kept:
+            self._kept.add(wanted)
+            for shelf in self._shelves:
+                shelf.keep(wanted)
+
+    def keep_on(self, machine: Machine, wanted: Amounts) -> None:
+        """The same for a session that can run on this one machine only."""
+        machine.shelf.keep_on(machine, wanted)
+
+    def _search(self, wanted: Amounts, skip: Collection[str]) -> Machine | None:
+        for level in self._levels_for(_capabilities(wanted)):
+            found = [m for shelf in level if (m := shelf.first(wanted, skip)) is not None]
+            if found:
+                return min(found, key=_key)
+        return None
+
+    def _levels_for(self, asked: int) -> list[list[Shelf]]:
+        """Shelves that have every capability in `asked`, by how many others they have."""
+        levels = self._levels.get(asked)
+        if levels is None:
+            by_unused: dict[int, list[Shelf]] = {}
+            for shelf in self._shelves:
+                if asked & ~shelf.capabilities == 0:
+                    unused = bin(shelf.capabilities & ~asked).count("1")
+                    by_unused.setdefault(unused, []).append(shelf)
+            levels = self._levels[asked] = [by_unused[unused] for unused in sorted(by_unused)]
+        return levels
+
+
+class Skyline:
+    """Answers quickly whether any one of many amounts holds a wanted one."""
+
+    def __init__(self, have: Iterable[Amounts]) -> None:
+        self._tops: list[Amounts] = []
+        for one in sorted(set(have), reverse=True):
+            if not self._held(one):
+                self._tops.append(one)
+        self._known: dict[Amounts, bool] = {}
+
+    def holds(self, wanted: Amounts) -> bool:
+        """Whether one of them is at least `wanted` in every slot."""
+        answer = self._known.get(wanted)
+        if answer is None:
+            answer = self._known[wanted] = self._held(wanted)
+        return answer
+
+    def _held(self, wanted: Amounts) -> bool:
+        return any(within(wanted, top) for top in self._tops)
+
+    @property
+    def largest(self) -> Amounts:
+        """The most of each slot that any of them has, not necessarily together."""
+        most = ZERO
+        for top in self._tops:
+            most = larger(most, top)
+        return most
+
+
+def machines_in_order(
+    capacities: Sequence[tuple[str, Slots]],
+    taken: dict[str, Amounts],
+    selection: Literal["concentrated", "dispersed"],
+) -> list[Machine]:
+    """Machines with what the holdings leave free on each; `taken` is by agent name."""
+    sign: Literal[1, -1] = 1 if selection == "concentrated" else -1
+    machines = []
+    for name, slots in capacities:
+        have, used = amounts(slots), taken.get(name, ZERO)
+        free = (have[0] - used[0], have[1] - used[1], have[2] - used[2])
+        machines.append(Machine(name, have, free, sign))
+    return machines

@@ -1,0 +1,168 @@
+"""Who starts now, where, and why the others wait.
+
+One pass goes through all pending sessions, highest priority first, then oldest, and starts each
+one that its quotas and a machine admit. Quotas hold over all resource groups; each group has its
+own line. What belongs to a session alone (its start time, a quota, the one machine that its user
+picked) lets those behind it go on. Where a session finds no room:
+
+* in a *strict* group everything behind it waits;
+* in a *backfill* group smaller ones may pass it until it has waited for `max_bypass` seconds. From
+  then on it is *protected*: nothing behind it may take what it waits for.
+
+Why nothing starves
+-------------------
+Let W be protected and lack room, and L be behind W. On each machine where W could ever run, L may
+take of a slot only what leaves all of W's amount of it free (`Room.keep`). So of a slot that W
+lacks there L gets nothing, and of a slot that W does not lack W's amount stays. Hence *L never
+increases what W lacks, in any slot, on any machine*: what W lacks can only fall, as sessions
+that run now end, and rise through sessions that are before W. The first in line has none before
+it, so it starts in the very pass in which it would start if nobody were behind it. Then the next
+one is the first. Time decides the order among equals, so only finitely many are ever before W
+and each one in line starts, provided that sessions end. (A stream of sessions with a higher
+priority may hold W back for as long as it lasts: this is what priority means.)
+
+Why on every machine and not on one that is reserved: nobody knows which session ends next. A
+single machine that is kept for W may host a session that runs for weeks, while L and its like take
+the machine that would have come free in an hour. Sessions that need nothing W lacks still pass: on
+machines that are too small for W, and on W's own (work on cores beside a GPU that W waits for).
+
+The same holds for quotas, from the owner's over the project's to room. A protected session keeps
+its amount of the first of them that it lacks, and of those before that one, so what it once
+had within its reach nothing behind it takes away. What comes after is not kept: that its owner
+has used up a quota must cost neither a project nor a machine anything. A machine that the user
+picked is kept the same way, at once in a strict group since nothing is to be passed there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from .placement import Machine, amounts
+from .reasons import STARTS_NOW
+from .snapshot import Decision, Pending, Placement, Snapshot
+from .state import Cause, Group, State
+from .waits import explain
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What would happen to a session that is submitted now. `ahead`: how many are before it."""
+
+    code: Literal["now", "waits", "never"]
+    reason: str
+    ahead: int
+
+
+def schedule(snapshot: Snapshot) -> Decision:
+    """One pass. The same snapshot, in whatever order its parts come, gives the same decision."""
+    state = State(snapshot)
+    placements: list[Placement] = []
+    waiting: list[tuple[Pending, Cause]] = []
+    for pending in sorted(snapshot.pending, key=_turn):
+        outcome = _decide(state, pending)
+        if isinstance(outcome, Machine):
+            placements.append(Placement(pending.id, outcome.name))
+        else:
+            waiting.append((pending, outcome))
+            _protect(state, pending, outcome)
+    return Decision(tuple(placements), explain(state, waiting))
+
+
+def verdict(snapshot: Snapshot, candidate: Pending) -> Verdict:
+    """What the next pass would decide on `candidate` if it were submitted now."""
+    decision = schedule(replace(snapshot, pending=(*snapshot.pending, candidate)))
+    wait = next((wait for wait in decision.waits if wait.session_id == candidate.id), None)
+    if wait is None:
+        return Verdict("now", STARTS_NOW, 0)
+    if wait.code == "never_fits":
+        return Verdict("never", wait.reason, 0)
+    return Verdict("waits", wait.reason, 0 if wait.code == "not_before" else wait.position - 1)
+
+
+def _turn(pending: Pending) -> tuple[int, float, str]:
+    return (-pending.priority, pending.submitted_at, pending.id)
+
+
+def _decide(state: State, pending: Pending) -> Machine | Cause:
+    """The machine that it was given, or what stopped it."""
+    group = state.groups[pending.group]
+    accounts = (state.owner(pending), state.project(pending))
+    if any(account and account.never(pending.slots) for account in accounts):
+        return "never"
+    hopeless = _no_machine(group, pending)
+    if hopeless == "never":
+        return "never"
+    if pending.not_before is not None and pending.not_before > state.now:
+        return "not_before"
+    if hopeless is not None:
+        return hopeless
+    owner, project = accounts
+    if owner is not None and not owner.admits(pending.slots):
+        return "owner"
+    if project is not None and not project.admits(pending.slots):
+        return "project"
+    if group.closed:
+        return "closed"
+    return _place(state, group, pending)
+
+
+def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] | None:
+    """Whether no machine could hold it at all, or none of those that answer."""
+    wanted = amounts(pending.slots)
+    if pending.agent is not None:
+        agent = group.known.get(pending.agent)
+        if agent is not None and not pending.slots.fits(agent.capacity):
+            return "never"
+        return None if agent is not None and agent.available else "no_agent"
+    if group.capacities.holds(wanted):
+        return None
+    return "never" if group.known and not group.all_capacities.holds(wanted) else "no_agent"
+
+
+def _place(state: State, group: Group, pending: Pending) -> Machine | Cause:
+    """Give it room, and count it as held from here on."""
+    wanted = amounts(pending.slots)
+    machine: Machine | None
+    if pending.agent is None:
+        machine = group.room.find(wanted, pending.avoid)
+        if machine is None:
+            return "room"
+    else:
+        machine = group.room.machines[pending.agent]
+        if not group.room.fits_on(machine, wanted):
+            return "agent"
+    group.room.take(machine, wanted)
+    for account in (state.owner(pending), state.project(pending)):
+        if account is not None:
+            account.take(pending.slots)
+    return machine
+
+
+def _protect(state: State, pending: Pending, cause: Cause) -> None:
+    """Hold those behind it back as far as the rules say; the argument is at the top."""
+    if cause in {"never", "not_before", "no_agent"}:
+        return
+    group = state.groups[pending.group]
+    strict = group.rule.mode == "strict"
+    protected = _waited(state, pending) >= group.rule.max_bypass
+    if cause == "room" and strict:
+        group.closed = True
+    elif cause == "room" and protected:
+        group.room.keep(amounts(pending.slots))
+    elif cause == "agent" and (strict or protected) and pending.agent is not None:
+        group.room.keep_on(group.room.machines[pending.agent], amounts(pending.slots))
+    if protected:
+        owner, project = state.owner(pending), state.project(pending)
+        if owner is not None:
+            owner.keep(pending.slots)
+        if project is not None and cause != "owner":
+            project.keep(pending.slots)
+
+
+def _waited(state: State, pending: Pending) -> float:
+    """Seconds since it could have started."""
+    since = pending.submitted_at
+    if pending.not_before is not None:
+        since = max(since, pending.not_before)
+    return state.now - since

@@ -1,0 +1,141 @@
+"""Puts what stopped each session into a code, a place in line, and a sentence.
+
+All of it describes how things stand after the pass, so that two sessions never read two figures
+of the same free cores. "Held back by others" means: there is room or quota for it now, and it
+is kept for one before it.
+"""
+
+from __future__ import annotations
+
+from ..model.slots import Slots
+from ..model.status import Result
+from . import reasons
+from .placement import amounts, slots_of
+from .quotas import Account
+from .snapshot import Code, Pending, Wait
+from .state import Cause, Group, State
+
+_OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "not_before"})
+
+
+def explain(state: State, waiting: list[tuple[Pending, Cause]]) -> tuple[Wait, ...]:
+    """One `Wait` for each, in the order given. What cannot start as things are, whatever the
+    others do, stands behind the line: it is before nobody."""
+    positions = _positions(waiting)
+    told = _Sentences(state)
+    waits = []
+    for pending, cause in waiting:
+        position = positions[pending.id]
+        code, reason, result = told.about(pending, cause, position)
+        waits.append(Wait(pending.id, code, reason, position, result))
+    return tuple(waits)
+
+
+def _positions(waiting: list[tuple[Pending, Cause]]) -> dict[str, int]:
+    positions: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for out in (False, True):
+        for pending, cause in waiting:
+            if (cause in _OUT_OF_LINE) is out:
+                position = last[pending.group] = last.get(pending.group, 0) + 1
+                positions[pending.id] = position
+    return positions
+
+
+Told = tuple[Code, str, Result]
+
+
+class _Sentences:
+    """Sentences about the end of one pass; those about room are the same for equal sizes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._rooms: dict[tuple[str, Slots], str | None] = {}
+
+    def about(self, pending: Pending, cause: Cause, position: int) -> Told:
+        """Code, sentence and result of one session."""
+        group = self._state.groups[pending.group]
+        if cause == "never":
+            return "never_fits", self._never(group, pending), Result.NEED_RETRY
+        if cause == "not_before":
+            start = reasons.not_before(pending.not_before or 0.0)
+            return "not_before", start, Result.SKIPPED
+        if cause == "no_agent":
+            return "no_agent", _no_agent(group, pending), Result.NEED_RETRY
+        if cause == "owner":
+            return _quota(self._state.owner(pending), pending, None)
+        if cause == "project":
+            return _quota(self._state.project(pending), pending, pending.project)
+        if cause == "closed":
+            return "behind", reasons.in_order(group.rule.name, position), Result.SKIPPED
+        if cause == "agent":
+            return _agent_full(group, pending, position)
+        return self._room(group, pending, position)
+
+    def _never(self, group: Group, pending: Pending) -> str:
+        for account, project in (
+            (self._state.owner(pending), None),
+            (self._state.project(pending), pending.project),
+        ):
+            if account is not None and (over := account.never(pending.slots)):
+                return reasons.never_allowed(pending.slots, over, account.limits, project)
+        name, wanted = group.rule.name, pending.slots
+        if pending.agent is not None:
+            return reasons.never_fits(
+                wanted, group.known[pending.agent].capacity, name, pending.agent
+            )
+        return reasons.never_fits(wanted, slots_of(group.all_capacities.largest), name)
+
+    def _room(self, group: Group, pending: Pending, position: int) -> Told:
+        key = (pending.group, pending.slots)
+        if key in self._rooms:
+            sentence = self._rooms[key]
+        else:
+            sentence = self._rooms[key] = _no_room(group, pending.slots)
+        if sentence is None:
+            return "behind", reasons.kept_room(position), Result.SKIPPED
+        return "no_room", reasons.waiting(sentence, position), Result.NEED_RETRY
+
+
+def _no_room(group: Group, wanted: Slots) -> str | None:
+    """What is missing, or None if nothing is but the right to it."""
+    if group.left_over.holds(amounts(wanted)):
+        return None
+    return reasons.no_room(wanted, group.fgpu_summary if wanted.fgpu else group.summary)
+
+
+def _agent_full(group: Group, pending: Pending, position: int) -> Told:
+    machine = group.room.machines[pending.agent or ""]
+    free = slots_of(machine.free)
+    if all(amount == 0 or amount <= getattr(free, name) for name, amount in pending.slots):
+        return "behind", reasons.kept_room(position), Result.SKIPPED
+    sentence = reasons.agent_full(pending.slots, machine.name, free.floor())
+    return "agent_full", reasons.waiting(sentence, position), Result.NEED_RETRY
+
+
+def _no_agent(group: Group, pending: Pending) -> str:
+    name = group.rule.name
+    if pending.agent is not None:
+        if pending.agent in group.known:
+            return reasons.machine_silent(pending.agent)
+        return reasons.machine_gone(pending.agent, name)
+    if not group.room.machines:
+        return reasons.no_machine(name)
+    return reasons.too_small_now(pending.slots, name, slots_of(group.capacities.largest))
+
+
+def _quota(account: Account | None, pending: Pending, project: str | None) -> Told:
+    assert account is not None, "only an account can stop a session for its quota"
+    wanted, limits = pending.slots, account.limits
+    over = account.over(wanted)
+    if not over:
+        kept = reasons.quota_kept(account.over_kept(wanted), limits, project)
+        return "behind", kept, Result.SKIPPED
+    code: Code
+    if over == ("sessions",):
+        code = "owner_sessions" if project is None else "project_sessions"
+        told = reasons.sessions_full(account.sessions, limits.sessions or 0, project)
+    else:
+        code = "owner_quota" if project is None else "project_quota"
+        told = reasons.quota_full(wanted, over, account.used, limits, project)
+    return code, told, Result.NEED_RETRY
