@@ -1,0 +1,29 @@
+"""The database: the one source of truth, and the queries, each named for what it answers.
+
+Everything here is synchronous and thread-safe; callers on an event loop run it in threads.
+"""
+
+from .errors import NotFound, Unavailable
+from .records import (
+    AgentReport,
+    AgentState,
+    HistoryEntry,
+    Kernel,
+    Session,
+    SessionResult,
+    SubStep,
+)
+from .store import Store
+
+__all__ = [
+    "AgentReport",
+    "AgentState",
+    "HistoryEntry",
+    "Kernel",
+    "NotFound",
+    "Session",
+    "SessionResult",
+    "Store",
+    "SubStep",
+    "Unavailable",
+]

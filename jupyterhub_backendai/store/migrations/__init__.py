@@ -1,0 +1,1 @@
+"""The schema's changes, in order. Alembic reads this folder where the package is installed."""

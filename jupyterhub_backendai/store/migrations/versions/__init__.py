@@ -1,0 +1,1 @@
+"""One module a change; the first is r0001."""

@@ -1,0 +1,242 @@
+"""A schedule pass over the database: what the decision is made on, and how it is written down.
+
+What a pass writes of a session that goes on waiting is kept small, because there may be 10,000:
+
+* its reason and position, only where they changed;
+* its history, merged as any other. A wait with another code than the last one is a new row at
+  once. The same wait again is one more attempt of that row, but at most one in `RETRY_INTERVAL`:
+  passes run whenever anything changes, and a number of passes would say nothing about how long
+  or how earnestly a session was tried. So `attempts` of a wait is about its length in minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import bindparam, func, insert, select, text, update
+from sqlalchemy.orm import Session as Transaction
+
+from ..model.catalog import Catalog, ResourceGroup
+from ..model.policy import Policies
+from ..model.slots import Limits, Slots
+from ..model.status import IllegalTransition, Phase, Result, Status
+from ..scheduling.queue import schedule
+from ..scheduling.snapshot import Agent, GroupRule, Pending, Placement, Snapshot, Wait
+from . import agents, sessions
+from .history import Outcome
+from .records import Session
+from .tables import LIVE, AllocationRow, HistoryRow, SessionRow, table
+
+RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
+AVOID_FOR = timedelta(hours=1)  # how long an agent on which a session failed is avoided for it
+MAIN_KERNEL = "main1"
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """The latest history row of a session, as far as merging needs it."""
+
+    id: int
+    phase: str
+    error_code: str | None
+    to_status: str | None
+    result: str
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A pending session, and what its owner was told last: reason code, reason, position."""
+
+    pending: Pending
+    told: tuple[str, str, int | None]
+    latest: _Latest | None
+
+
+def snapshot(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:
+    """Everything that a pass decides on, as of this transaction."""
+    return _snapshot(db, _waiting(db, now), policies, catalog, now)
+
+
+def run(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) -> list[Session]:
+    """One pass; the caller sees to it that no other runs. Returns the sessions placed.
+
+    Sessions are written before history, as everywhere else, so that no two writers of
+    PostgreSQL ever wait for each other.
+    """
+    waiting = _waiting(db, now)
+    decision = schedule(_snapshot(db, waiting, policies, catalog, now))
+    placed = [_place(db, p, waiting[p.session_id].pending, now) for p in decision.placements]
+    _tell(db, decision.waits, waiting)
+    _note(db, decision.waits, waiting, now)
+    return [session for session in placed if session is not None]
+
+
+def _waiting(db: Transaction, now: datetime) -> dict[str, _Waiting]:
+    newest = (
+        select(func.max(HistoryRow.id))
+        .where(HistoryRow.session_id == SessionRow.id)
+        .correlate(SessionRow)
+        .scalar_subquery()
+    )
+    of, last = table(SessionRow).c, table(HistoryRow).c
+    query = (
+        select(
+            of.id, of.owner, of.project, of.resource_group, of.cpu, of.mem, of.fgpu, of.priority,
+            of.submitted_at, of.agent_wanted, of.not_before, of.reason_code, of.reason, of.position,
+            last.id.label("last_id"), last.phase, last.error_code, last.to_status, last.result,
+            last.updated_at,
+        )
+        .select_from(SessionRow)
+        .outerjoin(HistoryRow, HistoryRow.id == newest)
+        .where(text(LIVE), SessionRow.status == Status.PENDING.value)
+    )  # fmt: skip
+    avoided = _avoided(db, now)
+    return {row.id: _read(row, avoided.get(row.id, frozenset())) for row in db.execute(query)}
+
+
+def _read(row: Any, avoid: frozenset[str]) -> _Waiting:
+    pending = Pending(
+        id=row.id,
+        owner=row.owner,
+        project=row.project,
+        group=row.resource_group,
+        slots=Slots(row.cpu, row.mem, row.fgpu),
+        priority=row.priority,
+        submitted_at=row.submitted_at.timestamp(),
+        agent=row.agent_wanted,
+        not_before=row.not_before.timestamp() if row.not_before else None,
+        avoid=avoid,
+    )
+    latest = None
+    if row.last_id is not None:
+        latest = _Latest(
+            row.last_id, row.phase, row.error_code, row.to_status, row.result, row.updated_at
+        )
+    return _Waiting(pending, (row.reason_code, row.reason, row.position), latest)
+
+
+def _avoided(db: Transaction, now: datetime) -> dict[str, frozenset[str]]:
+    """Agents on which a session that waits again had a place lately: it did not start there."""
+    rows = db.execute(
+        select(AllocationRow.session_id, AllocationRow.agent)
+        .join(SessionRow, SessionRow.id == AllocationRow.session_id)
+        .where(text(LIVE), SessionRow.status == Status.PENDING.value)
+        .where(AllocationRow.freed_at > now - AVOID_FOR)
+    )
+    found: dict[str, set[str]] = {}
+    for session_id, agent in rows:
+        found.setdefault(session_id, set()).add(agent)
+    return {session_id: frozenset(names) for session_id, names in found.items()}
+
+
+def _snapshot(
+    db: Transaction,
+    waiting: Mapping[str, _Waiting],
+    policies: Policies,
+    catalog: Catalog,
+    now: datetime,
+) -> Snapshot:
+    return Snapshot(
+        now=now.timestamp(),
+        pending=[session.pending for session in waiting.values()],
+        agents=[Agent(a.name, a.group, a.capacity, a.available) for a in agents.agents(db)],
+        holdings=agents.holdings(db),
+        owner_limits=_owner_limits(db, policies),
+        project_limits={name: quota.limits for name, quota in policies.projects.items()},
+        rules={g.name: _rule(g) for g in catalog.resource_groups},
+    )
+
+
+def _rule(group: ResourceGroup) -> GroupRule:
+    return GroupRule(group.name, group.queue, group.max_bypass, group.selection)
+
+
+def _owner_limits(db: Transaction, policies: Policies) -> dict[str, Limits]:
+    """Limits of everyone with a live session, by the groups known when the newest came in."""
+    newest_first = func.row_number().over(
+        partition_by=SessionRow.owner,
+        order_by=(SessionRow.submitted_at.desc(), SessionRow.id.desc()),
+    )
+    numbered = select(SessionRow.id, newest_first.label("number")).where(text(LIVE)).subquery()
+    rows = db.execute(
+        select(SessionRow.owner, SessionRow.owner_groups)
+        .join(numbered, numbered.c.id == SessionRow.id)
+        .where(numbered.c.number == 1)
+    )
+    return {owner: policies.of(owner, groups).limits for owner, groups in rows.tuples()}
+
+
+def _place(
+    db: Transaction, placement: Placement, pending: Pending, now: datetime
+) -> Session | None:
+    """Grants a place; None where the session was cancelled since the pass began."""
+    outcome = Outcome(
+        Phase.SCHEDULE, Result.SUCCESS, to_status=Status.SCHEDULED, message="schedule success"
+    )
+    try:
+        session = sessions.move(
+            db, placement.session_id, outcome, now=now, expect=Status.PENDING,
+            agent=placement.agent,
+        )  # fmt: skip
+    except IllegalTransition:
+        return None
+    db.add(
+        AllocationRow(
+            session_id=session.id,
+            kernel=MAIN_KERNEL,
+            agent=placement.agent,
+            created_at=now,
+            **pending.slots.as_dict(),
+        )  # fmt: skip
+    )
+    db.flush()
+    return session
+
+
+def _tell(db: Transaction, waits: Sequence[Wait], waiting: Mapping[str, _Waiting]) -> None:
+    """Writes why each waits and where in line, where that is news. Leaves `version` alone: a
+    queue that moves is no change that two people could make at once."""
+    news = [
+        {"of": wait.session_id, "code": wait.code, "why": wait.reason, "place": wait.position}
+        for wait in waits
+        if waiting[wait.session_id].told != (wait.code, wait.reason, wait.position)
+    ]
+    if not news:
+        return
+    rows = table(SessionRow)
+    statement = (
+        update(rows)
+        .where(rows.c.id == bindparam("of"), rows.c.status == Status.PENDING.value)
+        .values(reason_code=bindparam("code"), reason=bindparam("why"), position=bindparam("place"))
+    )
+    db.connection().execute(statement, news)
+
+
+def _note(
+    db: Transaction, waits: Sequence[Wait], waiting: Mapping[str, _Waiting], now: datetime
+) -> None:
+    """Writes the history of those that wait, as the head of this module says."""
+    again, first = [], []
+    for wait in waits:
+        outcome = Outcome(Phase.SCHEDULE, wait.result, Status.PENDING, None, wait.code, wait.reason)
+        latest = waiting[wait.session_id].latest
+        if latest is None or not outcome.repeats(
+            latest.phase, latest.error_code, latest.to_status, latest.result
+        ):
+            first.append(outcome.values(wait.session_id, now))
+        elif now - latest.updated_at >= RETRY_INTERVAL:
+            again.append({"of": latest.id})
+    rows = table(HistoryRow)
+    if again:
+        once_more = (
+            update(rows)
+            .where(rows.c.id == bindparam("of"))
+            .values(attempts=rows.c.attempts + 1, updated_at=now)
+        )
+        db.connection().execute(once_more, again)
+    if first:
+        db.connection().execute(insert(rows), first)

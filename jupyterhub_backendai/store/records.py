@@ -1,0 +1,254 @@
+"""What the store gives out: plain immutable facts, good for as long as you keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, TypedDict
+
+from ..model.resolve import SessionRequest
+from ..model.slots import Slots
+from ..model.status import Phase, Result, Status
+from .tables import AgentRow, HistoryRow, KernelRow, SessionRow
+
+
+class SessionResult(str, Enum):
+    """What came of a session's work: of a batch command, by its exit code; else undefined."""
+
+    UNDEFINED = "undefined"
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One session as its row is.
+
+    `name` is what the owner reads, `server_name` the Hub's ('' is the default server). `agent` is
+    where it is placed, and stays after its end; None while it waits. `driver` is the process run
+    that works on it. `position` counts from 1. `reason` is a sentence for the owner. `slots` in
+    thousandths and bytes; times in UTC.
+    """
+
+    id: str
+    name: str
+    server_name: str
+    owner: str
+    owner_groups: tuple[str, ...]
+    project: str | None
+    type: str
+    status: Status
+    reason_code: str
+    reason: str
+    position: int | None
+    resource_group: str
+    agent: str | None
+    priority: int
+    request: SessionRequest
+    result: SessionResult
+    exit_code: int | None
+    driver: str | None
+    submitted_at: datetime
+    status_changed_at: datetime
+    placed_at: datetime | None
+    running_at: datetime | None
+    ended_at: datetime | None
+    not_before: datetime | None
+    version: int
+
+    @property
+    def slots(self) -> Slots:
+        """What the session takes of an agent."""
+        return self.request.slots
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One container of a session."""
+
+    session_id: str
+    name: str
+    role: str
+    status: Status | None
+    agent: str | None
+    container_id: str | None
+    container_name: str | None
+    image: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_code: int | None
+
+
+class KernelFacts(TypedDict, total=False):
+    """What may be noted of a kernel; what is not named stays as it is."""
+
+    role: str
+    status: Status | None
+    agent: str | None
+    container_id: str | None
+    container_name: str | None
+    image: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SubStep:
+    """One step inside a phase; `result` is SUCCESS or FAILURE."""
+
+    step: str
+    result: Result
+    error_code: str | None = None
+    message: str = ""
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The step as JSON."""
+        return {
+            "step": self.step,
+            "result": self.result.value,
+            "error_code": self.error_code,
+            "message": self.message,
+            "started_at": self.started_at.isoformat() if self.started_at else None,
+            "ended_at": self.ended_at.isoformat() if self.ended_at else None,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> SubStep:
+        """The step from its JSON."""
+        started, ended = data["started_at"], data["ended_at"]
+        return cls(
+            step=data["step"],
+            result=Result(data["result"]),
+            error_code=data["error_code"],
+            message=data["message"],
+            started_at=datetime.fromisoformat(started) if started else None,
+            ended_at=datetime.fromisoformat(ended) if ended else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEntry:
+    """One row of a session's scheduling history.
+
+    `to_status` is None where the status stayed. `attempts` counts the tries that the row stands
+    for; `message` and `sub_steps` are those of the first.
+    """
+
+    id: int
+    session_id: str
+    phase: Phase
+    from_status: Status | None
+    to_status: Status | None
+    result: Result
+    error_code: str | None
+    message: str
+    sub_steps: tuple[SubStep, ...]
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """What an engine says of one of its agents. `reason`: why it is not available."""
+
+    name: str
+    group: str
+    capacity: Slots
+    available: bool = True
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentState:
+    """An agent as it was last reported (`seen_at`)."""
+
+    name: str
+    group: str
+    capacity: Slots
+    available: bool
+    reason: str
+    seen_at: datetime
+
+
+def session_of(row: SessionRow) -> Session:
+    """The row as a plain fact."""
+    return Session(
+        id=row.id,
+        name=row.name,
+        server_name=row.server_name,
+        owner=row.owner,
+        owner_groups=tuple(row.owner_groups),
+        project=row.project,
+        type=row.type,
+        status=Status(row.status),
+        reason_code=row.reason_code,
+        reason=row.reason,
+        position=row.position,
+        resource_group=row.resource_group,
+        agent=row.agent,
+        priority=row.priority,
+        request=SessionRequest.model_validate(row.spec),
+        result=SessionResult(row.result),
+        exit_code=row.exit_code,
+        driver=row.driver,
+        submitted_at=row.submitted_at,
+        status_changed_at=row.status_changed_at,
+        placed_at=row.placed_at,
+        running_at=row.running_at,
+        ended_at=row.ended_at,
+        not_before=row.not_before,
+        version=row.version,
+    )
+
+
+def kernel_of(row: KernelRow) -> Kernel:
+    """The row as a plain fact."""
+    return Kernel(
+        session_id=row.session_id,
+        name=row.name,
+        role=row.role,
+        status=Status(row.status) if row.status else None,
+        agent=row.agent,
+        container_id=row.container_id,
+        container_name=row.container_name,
+        image=row.image,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+        exit_code=row.exit_code,
+    )
+
+
+def entry_of(row: HistoryRow) -> HistoryEntry:
+    """The row as a plain fact."""
+    return HistoryEntry(
+        id=row.id,
+        session_id=row.session_id,
+        phase=Phase(row.phase),
+        from_status=Status(row.from_status) if row.from_status else None,
+        to_status=Status(row.to_status) if row.to_status else None,
+        result=Result(row.result),
+        error_code=row.error_code,
+        message=row.message,
+        sub_steps=tuple(SubStep.from_dict(step) for step in row.sub_steps),
+        attempts=row.attempts,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+    )
+
+
+def agent_of(row: AgentRow) -> AgentState:
+    """The row as a plain fact."""
+    return AgentState(
+        name=row.name,
+        group=row.resource_group,
+        capacity=Slots(row.cpu, row.mem, row.fgpu),
+        available=row.available,
+        reason=row.reason,
+        seen_at=row.seen_at,
+    )

@@ -1,0 +1,283 @@
+"""Store: all that the rest of the house does with the database, one transaction a call."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session as Transaction
+
+from ..model.catalog import Catalog
+from ..model.errors import RequestError
+from ..model.policy import Policies
+from ..model.resolve import SessionRequest
+from ..model.status import Phase, Result, Status
+from ..scheduling.snapshot import Holding, Snapshot
+from . import agents, history, passes, queries, schema, sessions
+from .database import Database
+from .errors import Unavailable
+from .history import Outcome
+from .queries import Filter, Order
+from .records import (
+    AgentReport,
+    AgentState,
+    HistoryEntry,
+    Kernel,
+    KernelFacts,
+    Session,
+    SubStep,
+)
+from .sessions import Submission
+from .tables import MetaRow
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Store:
+    """The one source of truth. Thread-safe; several processes may each have one.
+
+    Every call is one transaction, and what it returns does not change later. Every call may raise
+    `Unavailable`, and then has done nothing. `now` is a time with its zone.
+
+    Raises `ConfigurationError` for a URL that cannot be used; connects only when first called.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._db = Database(url)
+        self._hub_id: str | None = None
+
+    def upgrade(self) -> None:
+        """Makes the tables, or brings them up to date. Call it first; it may run in several
+        processes at once. Raises `ConfigurationError` where the database cannot be used."""
+        with self._db.migration() as connection:
+            schema.upgrade(self._db, connection)
+            with Transaction(connection, join_transaction_mode="rollback_only") as db:
+                if db.get(MetaRow, "hub_id") is None:
+                    db.add(MetaRow(key="hub_id", value=secrets.token_hex(4)))
+                    db.flush()
+
+    def close(self) -> None:
+        """Closes the connections to the database."""
+        self._db.close()
+
+    @property
+    def hub_id(self) -> str:
+        """Eight hex digits, made at random with the database, that mark what this Hub owns."""
+        if self._hub_id is None:
+            with self._db.read() as db:
+                self._hub_id = db.get_one(MetaRow, "hub_id").value
+        return self._hub_id
+
+    # -- sessions: changes
+
+    def submit(
+        self,
+        request: SessionRequest,
+        *,
+        owner: str,
+        owner_groups: Collection[str],
+        server_name: str,
+        name: str,
+        driver: str | None,
+        max_pending: int | None,
+        now: datetime,
+        not_before: datetime | None = None,
+    ) -> Session:
+        """Queues a session. `max_pending`: how many of the owner's may wait, this one included.
+
+        Raises `RequestError` (`in_use`, `server_in_use`, `too_many_pending`).
+        """
+        submission = Submission(
+            request, owner, owner_groups, server_name, name, driver, max_pending, not_before
+        )
+        try:
+            with self._changing(owner) as db:
+                return sessions.submit(db, submission, now)
+        except IntegrityError:
+            # An index saw what the check could not. Tell it in the same words.
+            with self._db.read() as db:
+                errors = sessions.taken(db, submission)
+            if not errors:
+                raise
+            raise RequestError(errors) from None
+
+    def move(
+        self,
+        session_id: str,
+        to: Status,
+        *,
+        phase: Phase,
+        now: datetime,
+        result: Result = Result.SUCCESS,
+        reason_code: str = "",
+        reason: str = "",
+        error_code: str | None = None,
+        message: str = "",
+        sub_steps: Sequence[SubStep] = (),
+        expect: Status | None = None,
+        exit_code: int | None = None,
+    ) -> Session:
+        """Takes a session to another status and notes it in the history.
+
+        `reason` is for the owner, `message` for the history (by default "<phase> <result>").
+        Whatever is held is freed when the new status holds nothing. To SCHEDULED only `run_pass`
+        leads, because only a pass grants a place.
+
+        Raises `IllegalTransition`, also where the status is not the expected one; `NotFound`.
+        """
+        if to is Status.SCHEDULED:
+            raise ValueError("only run_pass grants a place")
+        message = message or f"{phase.value} {result.value.lower()}"
+        outcome = Outcome(
+            phase, result, to_status=to, error_code=error_code, message=message,
+            sub_steps=sub_steps,
+        )  # fmt: skip
+        with self._db.write() as db:
+            return sessions.move(
+                db, session_id, outcome, now=now, reason_code=reason_code, reason=reason,
+                expect=expect, exit_code=exit_code,
+            )  # fmt: skip
+
+    def note(
+        self,
+        session_id: str,
+        phase: Phase,
+        result: Result,
+        *,
+        now: datetime,
+        error_code: str | None = None,
+        message: str = "",
+        sub_steps: Sequence[SubStep] = (),
+    ) -> None:
+        """Notes in the history what did not change the status. Raises `NotFound`."""
+        with self._db.write() as db:
+            status = Status(sessions.locked(db, session_id).status)
+            outcome = Outcome(phase, result, status, None, error_code, message, sub_steps)
+            history.record(db, session_id, outcome, now)
+
+    def rename(self, session_id: str, name: str) -> Session:
+        """Changes the name that the owner reads. Raises `NotFound`, `RequestError` (`in_use`)."""
+        try:
+            with self._db.write() as db:
+                return sessions.rename(db, session_id, name)
+        except IntegrityError:
+            raise RequestError([sessions.name_in_use(name)]) from None
+
+    def claim(self, session_id: str, driver: str, *, held_by: str | None = None) -> bool:
+        """Makes `driver` (the id of a process run) the one that works on a session.
+
+        True if nobody else does: its driver was `held_by` (None: nobody), or `driver` already.
+        False if somebody else was faster or the session is over. Raises `NotFound`.
+        """
+        with self._db.write() as db:
+            return sessions.claim(db, session_id, driver, held_by)
+
+    def release(self, session_id: str, driver: str) -> None:
+        """Leaves a session to nobody, if `driver` works on it. Raises `NotFound`."""
+        with self._db.write() as db:
+            sessions.release(db, session_id, driver)
+
+    def set_kernel(
+        self, session_id: str, kernel: str = passes.MAIN_KERNEL, **facts: Unpack[KernelFacts]
+    ) -> None:
+        """Notes facts of a container; others of its facts stay. Raises `NotFound`."""
+        with self._db.write() as db:
+            sessions.set_kernel(db, session_id, kernel, facts)
+
+    # -- sessions: questions
+
+    def get(self, session_id: str) -> Session:
+        """The session of this id. Raises `NotFound`."""
+        with self._db.read() as db:
+            return queries.get(db, session_id)
+
+    def live_of(self, owner: str, server_name: str) -> Session | None:
+        """The session that a server of the Hub has now."""
+        with self._db.read() as db:
+            return queries.of_server(db, owner, server_name, live=True)
+
+    def latest_of(self, owner: str, server_name: str) -> Session | None:
+        """The session that a server of the Hub has or had last."""
+        with self._db.read() as db:
+            return queries.of_server(db, owner, server_name, live=False)
+
+    def live_names(self, owner: str) -> frozenset[str]:
+        """Names that a new session of the owner cannot have."""
+        with self._db.read() as db:
+            return queries.live_names(db, owner)
+
+    def live(
+        self, statuses: Collection[Status] | None = None, driver_not: str | None = None
+    ) -> list[Session]:
+        """Sessions that are not over, oldest first. `driver_not`: only those that this driver does
+        not work on (nobody's included)."""
+        with self._db.read() as db:
+            return queries.live(db, statuses, driver_not)
+
+    def list_sessions(
+        self,
+        wanted: Filter = Filter(),  # noqa: B008 - frozen
+        *,
+        order: Order = "submitted_at",
+        descending: bool = True,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> tuple[list[Session], int]:
+        """One page of the sessions wanted, and how many there are in all."""
+        with self._db.read() as db:
+            return queries.page(db, wanted, order, descending, limit, offset)
+
+    def kernels(self, session_id: str) -> list[Kernel]:
+        """The containers of a session, the main one first."""
+        with self._db.read() as db:
+            return queries.kernels(db, session_id)
+
+    def history(self, session_id: str) -> list[HistoryEntry]:
+        """What was tried for a session, newest first."""
+        with self._db.read() as db:
+            return history.entries(db, session_id)
+
+    # -- agents and the queue
+
+    def report_agents(
+        self, reports: Sequence[AgentReport], *, now: datetime, reporter: str = "engine"
+    ) -> None:
+        """Takes in all agents of one reporter. One that it names no more is forgotten, or, while
+        something is held on it, no longer available."""
+        with self._db.write(alone=True) as db:
+            agents.report(db, reporter, reports, now)
+
+    def agents(self) -> list[AgentState]:
+        """All agents that are known, by name."""
+        with self._db.read() as db:
+            return agents.agents(db)
+
+    def allocations(self) -> list[Holding]:
+        """All that is held now."""
+        with self._db.read() as db:
+            return agents.holdings(db)
+
+    def snapshot(self, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:
+        """What a schedule pass would decide on now; changes nothing."""
+        with self._db.read() as db:
+            return passes.snapshot(db, policies, catalog, now)
+
+    def run_pass(self, policies: Policies, catalog: Catalog, now: datetime) -> list[Session]:
+        """One schedule pass, alone among all processes. Returns the sessions that it placed."""
+        with self._db.write(alone=True) as db:
+            return passes.run(db, policies, catalog, now)
+
+    @contextmanager
+    def _changing(self, owner: str) -> Iterator[Transaction]:
+        """A write in which nothing else of this owner is submitted."""
+        with self._db.write() as db:
+            self._db.one_by_one(db, owner)
+            yield db
+
+
+__all__ = ["Filter", "Store", "Unavailable"]

@@ -1,0 +1,218 @@
+"""The tables. Units: `cpu` and `fgpu` in thousandths, `mem` and `shm` in bytes, times in UTC."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    DateTime,
+    Dialect,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    text,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+# The indexes' conditions. SQLite uses a partial index only for a query that repeats its condition
+# word for word, so queries use these constants too.
+LIVE = "status NOT IN ('TERMINATED', 'CANCELLED', 'ERROR')"
+HELD = "freed_at IS NULL"
+
+# Names that Alembic can find again on both databases.
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcTime(TypeDecorator[datetime]):
+    """A moment, to the microsecond. Goes in and comes out with its zone, on every database.
+
+    SQLite has no zones: there it is kept as text of one width, so that it sorts as time does.
+    """
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a time without its zone cannot be stored: {value}")
+        value = value.astimezone(timezone.utc)
+        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            return value.replace(tzinfo=timezone.utc)
+        return value.astimezone(timezone.utc)
+
+
+class Base(DeclarativeBase):
+    """What all tables share."""
+
+    metadata = MetaData(naming_convention=_NAMES)
+
+
+# SQLite counts up by itself only in a column of exactly the type INTEGER.
+_Serial = BigInteger().with_variant(Integer(), "sqlite")
+_SESSION = "sessions.id"
+
+
+class SessionRow(Base):
+    """One session, from its submission on; rows of ended sessions stay."""
+
+    __tablename__ = "sessions"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    name: Mapped[str] = mapped_column(String(255))
+    server_name: Mapped[str] = mapped_column(String(255))
+    owner: Mapped[str] = mapped_column(String(255))
+    owner_groups: Mapped[list[str]] = mapped_column(JSON)
+    project: Mapped[str | None] = mapped_column(String(255))
+    type: Mapped[str] = mapped_column(String(16))
+    status: Mapped[str] = mapped_column(String(16))
+    reason_code: Mapped[str] = mapped_column(String(128), default="")
+    reason: Mapped[str] = mapped_column(Text, default="")
+    position: Mapped[int | None] = mapped_column(Integer)
+    resource_group: Mapped[str] = mapped_column(String(255))
+    agent_wanted: Mapped[str | None] = mapped_column(String(255))
+    agent: Mapped[str | None] = mapped_column(String(255))
+    priority: Mapped[int] = mapped_column(Integer)
+    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    cpu: Mapped[int] = mapped_column(BigInteger)
+    mem: Mapped[int] = mapped_column(BigInteger)
+    shm: Mapped[int] = mapped_column(BigInteger)
+    fgpu: Mapped[int] = mapped_column(BigInteger)
+    result: Mapped[str] = mapped_column(String(16))
+    exit_code: Mapped[int | None] = mapped_column(Integer)
+    driver: Mapped[str | None] = mapped_column(String(64))
+    submitted_at: Mapped[datetime] = mapped_column(UtcTime)
+    status_changed_at: Mapped[datetime] = mapped_column(UtcTime)
+    placed_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    running_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    not_before: Mapped[datetime | None] = mapped_column(UtcTime)
+    version: Mapped[int] = mapped_column(Integer, default=1)
+
+    __table_args__ = (
+        Index("uq_sessions_live_name", "owner", "name", unique=True,
+              sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+        Index("uq_sessions_live_server", "owner", "server_name", unique=True,
+              sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+        Index("ix_sessions_live_status", "status", "submitted_at",
+              sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
+        Index(None, "owner", "submitted_at"),
+        Index(None, "submitted_at"),
+    )  # fmt: skip
+
+
+class KernelRow(Base):
+    """One container of a session."""
+
+    __tablename__ = "kernels"
+
+    session_id: Mapped[str] = mapped_column(
+        ForeignKey(_SESSION, ondelete="CASCADE"), primary_key=True
+    )
+    name: Mapped[str] = mapped_column(String(32), primary_key=True)
+    role: Mapped[str] = mapped_column(String(16), default="main")
+    status: Mapped[str | None] = mapped_column(String(16))
+    agent: Mapped[str | None] = mapped_column(String(255))
+    container_id: Mapped[str | None] = mapped_column(String(128))
+    container_name: Mapped[str | None] = mapped_column(String(255))
+    image: Mapped[str | None] = mapped_column(Text)
+    started_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    exit_code: Mapped[int | None] = mapped_column(Integer)
+
+
+class AllocationRow(Base):
+    """What a kernel was granted on an agent. It is held until `freed_at`; the row stays, so that
+    what was used can be accounted for."""
+
+    __tablename__ = "allocations"
+
+    id: Mapped[int] = mapped_column(_Serial, primary_key=True, autoincrement=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
+    kernel: Mapped[str] = mapped_column(String(32))
+    agent: Mapped[str] = mapped_column(String(255))
+    cpu: Mapped[int] = mapped_column(BigInteger)
+    mem: Mapped[int] = mapped_column(BigInteger)
+    fgpu: Mapped[int] = mapped_column(BigInteger)
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    freed_at: Mapped[datetime | None] = mapped_column(UtcTime)
+
+    __table_args__ = (
+        Index("uq_allocations_held", "session_id", "kernel", unique=True,
+              sqlite_where=text(HELD), postgresql_where=text(HELD)),
+        Index(None, "session_id"),
+        Index(None, "freed_at"),
+    )  # fmt: skip
+
+
+class HistoryRow(Base):
+    """One phase of a session's way and how it went; repeats are counted in `attempts`."""
+
+    __tablename__ = "history"
+
+    id: Mapped[int] = mapped_column(_Serial, primary_key=True, autoincrement=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
+    phase: Mapped[str] = mapped_column(String(64))
+    from_status: Mapped[str | None] = mapped_column(String(16))
+    to_status: Mapped[str | None] = mapped_column(String(16))
+    result: Mapped[str] = mapped_column(String(32))
+    error_code: Mapped[str | None] = mapped_column(String(128))
+    message: Mapped[str] = mapped_column(Text)
+    sub_steps: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    attempts: Mapped[int] = mapped_column(Integer, default=1)
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+    updated_at: Mapped[datetime] = mapped_column(UtcTime)
+
+    __table_args__ = (Index(None, "session_id", "id"),)
+
+
+class AgentRow(Base):
+    """A machine that runs containers, as it was last reported."""
+
+    __tablename__ = "agents"
+
+    name: Mapped[str] = mapped_column(String(255), primary_key=True)
+    reporter: Mapped[str] = mapped_column(String(64))
+    resource_group: Mapped[str] = mapped_column(String(255))
+    cpu: Mapped[int] = mapped_column(BigInteger)
+    mem: Mapped[int] = mapped_column(BigInteger)
+    fgpu: Mapped[int] = mapped_column(BigInteger)
+    available: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    reason: Mapped[str] = mapped_column(Text, default="")
+    seen_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class MetaRow(Base):
+    """Single facts about this database, such as the id of the Hub that it belongs to."""
+
+    __tablename__ = "meta"
+
+    key: Mapped[str] = mapped_column(String(64), primary_key=True)
+    value: Mapped[str] = mapped_column(Text)
+
+
+def table(row: type[Base]) -> Table:
+    """The table behind a row class, for statements over many rows at once."""
+    found = row.__table__
+    assert isinstance(found, Table)
+    return found
