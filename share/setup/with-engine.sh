@@ -17,9 +17,9 @@ trap leave EXIT
 flock --close "$state/engine.starting" "$setup/engine.sh" start 9>&-
 
 # The command gets its own process group, and every signal that should end it arrives there as an interrupt,
-# so that it can tidy up while the engine still runs.
+# so that it can tidy up while the engine still runs. (Interrupts are ignored here when a script started this in the background.)
 set -m
-"$@" 9>&- &
+env --default-signal=INT,TERM,HUP "$@" 9>&- &
 child=$!
 set +m
 trap 'kill -INT -- -$child 2>/dev/null || true' INT TERM HUP
