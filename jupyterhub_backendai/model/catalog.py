@@ -1,4 +1,4 @@
-"""What a site offers: environments, presets, resource groups. Parsed once from the configuration."""
+"""What a site offers: environments, presets, resource groups. Parsed once from configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from .errors import Problem
 from .rules import check_image
 from .slots import Slots, parse_bytes, parse_cpu, parse_fgpu
 
-NameStr = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]*$")]
+NameStr = Annotated[
+    str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]*$")
+]
 
 
 def _parsed(parse: Any) -> BeforeValidator:
@@ -24,7 +26,9 @@ def _parsed(parse: Any) -> BeforeValidator:
         try:
             return parse(value)
         except Problem as problem:
-            raise PydanticCustomError(problem.code, "{message}", {"message": problem.message}) from None  # type: ignore[arg-type]
+            raise PydanticCustomError(
+                problem.code, "{message}", {"message": problem.message}
+            ) from None
 
     return BeforeValidator(run)
 

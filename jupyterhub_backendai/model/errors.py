@@ -57,8 +57,8 @@ class RequestError(Exception):
         kinds = {error.kind for error in self.errors}
         for kind in (Kind.INVALID, Kind.CONFLICT):
             if kind in kinds:
-                return kind.value
-        return Kind.FORBIDDEN.value
+                return int(kind.value)
+        return int(Kind.FORBIDDEN.value)
 
     def as_dict(self) -> dict[str, list[dict[str, str]]]:
         """The body that our API answers with."""
@@ -90,5 +90,3 @@ class ConfigurationError(Exception):
         if len(shown) > 200:
             shown = shown[:197] + "..."
         super().__init__(f"c.{trait} = {shown}\n  {problem}\n  {remedy}")
-
-

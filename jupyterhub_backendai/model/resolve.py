@@ -106,9 +106,7 @@ class Context:
     def allowed_environments(self) -> tuple[Environment, ...]:
         """Environments this user may choose, in the order of the configuration."""
         allowed = self.policy.environments
-        return tuple(
-            e for e in self.catalog.environments if allowed is None or e.name in allowed
-        )
+        return tuple(e for e in self.catalog.environments if allowed is None or e.name in allowed)
 
     def allowed_groups(self) -> tuple[ResourceGroup, ...]:
         """Resource groups this user may launch on, in the order of the configuration."""
@@ -352,14 +350,10 @@ class _Resolution:
             )
         for bounds in (self.policy.per_session, group.per_session if group else Amounts()):
             if bounds.shm is not None and shm > bounds.shm:
-                self.forbid(
-                    "resources.shm", "too_much", f"The most is {format_bytes(bounds.shm)}."
-                )
+                self.forbid("resources.shm", "too_much", f"The most is {format_bytes(bounds.shm)}.")
                 return
 
-    def too_much(
-        self, slots: Slots, group: ResourceGroup | None
-    ) -> list[tuple[str, str, Kind]]:
+    def too_much(self, slots: Slots, group: ResourceGroup | None) -> list[tuple[str, str, Kind]]:
         """Slots that can never be granted, with a sentence that says what would be."""
         found: list[tuple[str, str, Kind]] = []
         bounds: list[tuple[Callable[[str], int | None], str, Kind]] = [
@@ -406,7 +400,7 @@ class _Resolution:
         places: list[MountPoint] = []
         fields: list[str] = []
         asked = {mount.folder for mount in self.spec.mounts}
-        for index, mount in enumerate(self.spec.mounts):
+        for index in range(len(self.spec.mounts)):
             place = self.mount(f"mounts.{index}", index)
             if place is not None:
                 places.append(place)
@@ -471,9 +465,7 @@ class _Resolution:
             return None
         own = sum(1 for f in self.context.folders.values() if f.project is None)
         wanted = {
-            m.folder
-            for m in self.spec.mounts
-            if m.create and m.folder not in self.context.folders
+            m.folder for m in self.spec.mounts if m.create and m.folder not in self.context.folders
         }
         if own + len(wanted) > self.policy.max_folders:
             self.forbid(

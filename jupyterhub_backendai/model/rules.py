@@ -29,7 +29,15 @@ _PORT_RANGE = re.compile(r"(\d{1,6}):(\d{1,6})")
 
 # What steers the Hub's side of the server, the container or the GPU. The allocation or the Hub
 # sets these; a user's value would break the session or widen what it may reach.
-_RESERVED_ENV_PREFIXES = ("JUPYTERHUB_", "JPY_", "NVIDIA_", "BACKENDAI_", "FGPU_", "CUDA_MPS_", "NB_")
+_RESERVED_ENV_PREFIXES = (
+    "JUPYTERHUB_",
+    "JPY_",
+    "NVIDIA_",
+    "BACKENDAI_",
+    "FGPU_",
+    "CUDA_MPS_",
+    "NB_",
+)
 _RESERVED_ENV = frozenset(
     {
         "HOME", "HOSTNAME", "USER", "LD_PRELOAD", "LD_AUDIT", "MEM_LIMIT", "MEM_GUARANTEE",
@@ -50,10 +58,13 @@ _RESERVED_PORTS = {
 
 # Top-level directories of the image that a folder must not hide, and names inside the home that
 # the session itself writes to.
-_SYSTEM_DIRECTORIES = frozenset(
-    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /media /mnt /opt /proc /root /run /sbin "
-    "/srv /sys /tmp /usr /var".split()
-)
+# fmt: off
+_SYSTEM_DIRECTORIES = frozenset({
+    "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/media",
+    "/mnt", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr",  # noqa: S108
+    "/var",
+})
+# fmt: on
 _RESERVED_FOLDERS = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh", "id_container"})
 _RC_FILE = re.compile(r"\.[a-z0-9]+(?:rc|_profile)")
 
@@ -93,7 +104,8 @@ def check_env_name(name: str) -> str:
             "bad_name", "A variable's name has letters, digits and _, and no digit in front."
         )
     upper = name.upper()
-    if upper in _RESERVED_ENV or upper.startswith(_RESERVED_ENV_PREFIXES):
+    # Two underscores in front are how the Hub's own storage of options marks its encodings.
+    if name.startswith("__") or upper in _RESERVED_ENV or upper.startswith(_RESERVED_ENV_PREFIXES):
         raise Problem("reserved", f"{name} is set by the system. Choose another name.")
     return name
 
@@ -138,9 +150,7 @@ def expand_ports(token: object) -> list[int]:
 def check_folder_name(name: str) -> str:
     """A name for a folder: 1–64 letters, digits, `-`, `_`, `.`; not one the session uses."""
     if not _FOLDER.fullmatch(name) or name in {".", ".."}:
-        raise Problem(
-            "bad_name", "A folder's name has up to 64 letters, digits, -, _ or . in it."
-        )
+        raise Problem("bad_name", "A folder's name has up to 64 letters, digits, -, _ or . in it.")
     if name in _RESERVED_FOLDERS or _RC_FILE.fullmatch(name):
         raise Problem("reserved", f"{name} is used by the session itself. Choose another name.")
     return name
@@ -167,7 +177,9 @@ def mount_target(path: str) -> str:
         return target
     top = "/" + target.split("/", 2)[1]
     if top in _SYSTEM_DIRECTORIES or target == "/":
-        raise Problem("reserved", f"{top} belongs to the system. Use a place in the home directory.")
+        raise Problem(
+            "reserved", f"{top} belongs to the system. Use a place in the home directory."
+        )
     return target
 
 
@@ -190,3 +202,8 @@ def overlapping(targets: list[str]) -> set[int]:
 def forbidden(code: str, message: str) -> Problem:
     """A `Problem` for what policy forbids (HTTP 403)."""
     return Problem(code, message, Kind.FORBIDDEN)
+
+
+def reserved_ports() -> dict[int, str]:
+    """Ports that cannot be preopened, and what uses each."""
+    return dict(_RESERVED_PORTS)

@@ -18,8 +18,10 @@ KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 MAX_AMOUNT = 2**50  # far above any machine, far below what a 64-bit column holds
 
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB, "p": 2**50}
-_SIZE = re.compile(r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<unit>[kmgtp]?)(?:i?b)?", re.IGNORECASE)
-_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?")
+_SIZE = re.compile(
+    r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<unit>[kmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII
+)
+_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,16 +122,12 @@ def _thousandths(value: object, code: str, message: str) -> int:
 
 def parse_cpu(value: object) -> int:
     """Cores as people write them (`2`, `"0.5"`) in thousandths of a core. Raises `Problem`."""
-    return _thousandths(
-        value, "not_a_number", "Cores are a number such as 2 or 0.5."
-    )
+    return _thousandths(value, "not_a_number", "Cores are a number such as 2 or 0.5.")
 
 
 def parse_fgpu(value: object) -> int:
     """FGPU shares (`0.5`, `"1.25"`) in thousandths, exactly. Raises `Problem`."""
-    return _thousandths(
-        value, "not_a_number", "FGPU is a number such as 1 or 0.5."
-    )
+    return _thousandths(value, "not_a_number", "FGPU is a number such as 1 or 0.5.")
 
 
 def parse_bytes(value: object) -> int:

@@ -44,7 +44,7 @@ def _by(check: Any) -> BeforeValidator:
 
 
 def _custom(problem: Problem) -> PydanticCustomError:
-    return PydanticCustomError(problem.code, "{message}", {"message": problem.message})  # type: ignore[arg-type]
+    return PydanticCustomError(problem.code, "{message}", {"message": problem.message})
 
 
 def _emptied(value: object) -> object:

@@ -1,0 +1,480 @@
+"""The traits that an admin sets as `c.BackendAI.*`, and `setup(c)`. Nothing else reads config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from textwrap import dedent
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
+from traitlets.config import Config, LoggingConfigurable
+
+from .engine.docker import AgentConfig
+from .model.catalog import Amounts, Catalog, Environment, Preset, ResourceGroup
+from .model.errors import ConfigurationError
+from .model.policy import Policies, Policy, Quota
+from .model.slots import Slots
+
+T = TypeVar("T")
+_AGENT_KEYS = {
+    "name", "resource_group", "base_url", "tls", "use_ssh_client", "timeout", "capacity",
+    "reserved", "address", "hub_connect_url",
+}  # fmt: skip
+
+
+class BackendAI(LoggingConfigurable):
+    """Compute sessions for JupyterHub: what the site offers, to whom, and where it runs."""
+
+    environments = List(
+        Dict(),
+        help=dedent(
+            """
+            Offer these environments in the options form, in this order. The first version of the
+            first environment is the default. Without any, sessions use `c.DockerSpawner.image`.
+
+            Each has `name` and `versions` (each with `name` and `image`), and may have `title`,
+            `description`, `icon` (a Font Awesome name), `minimum` (the least resources), `apps`
+            and `command` (what to run instead of the image's own command). Example::
+
+                c.BackendAI.environments = [
+                    {
+                        "name": "pytorch",
+                        "title": "PyTorch",
+                        "description": "PyTorch with CUDA",
+                        "icon": "fire",
+                        "versions": [
+                            {"name": "2.9", "image": "quay.io/jupyter/pytorch-notebook:cuda12-2.9"},
+                            {"name": "2.8", "image": "quay.io/jupyter/pytorch-notebook:cuda12-2.8"},
+                        ],
+                        "minimum": {"cpu": 1, "mem": "2g"},
+                        "apps": ["jupyterlab", "terminal", "tensorboard"],
+                    }
+                ]
+            """
+        ),
+    ).tag(config=True)
+
+    presets = List(
+        Dict(),
+        help=dedent(
+            """
+            Offer these named amounts of resources: `name`, `cpu` (cores), `mem`, and as needed
+            `shm`, `fgpu`, `description`, and `resource_group` for a preset of one group only.
+            The first that fits an environment and the user's limits is the default. Example::
+
+                c.BackendAI.presets = [
+                    {"name": "small", "cpu": 1, "mem": "2g"},
+                    {"name": "large", "cpu": 8, "mem": "32g", "shm": "4g"},
+                ]
+            """
+        ),
+    ).tag(config=True)
+
+    resource_groups = List(
+        Dict(),
+        help=dedent(
+            """
+            Sets of agents, who may use them, and how their queue works. One group named `default`
+            for everybody where none is named. Keys: `name`, `title`, `description`, `users`,
+            `groups` (Hub groups; without both, everybody), `queue` (`"backfill"`: a smaller session
+            may pass a larger one that waits; `"strict"`: none passes), `max_bypass` (seconds after
+            which a waiting session is passed no more), `pending_timeout` (seconds; 0 is never),
+            `selection` (`"concentrated"` or `"dispersed"`), `per_session` (the most that one session
+            may have), `choose_agent`. Example::
+
+                c.BackendAI.resource_groups = [
+                    {"name": "default"},
+                    {"name": "lab", "groups": ["vision-lab"], "max_bypass": 600},
+                ]
+            """
+        ),
+    ).tag(config=True)
+
+    agents = List(
+        Dict(),
+        help=dedent(
+            """
+            Docker hosts that run sessions. Without any, the one Docker engine that DockerSpawner
+            finds (`DOCKER_HOST`, or the local socket) is the agent `local` of the first group.
+
+            Keys: `name`, `resource_group`, `base_url` (`unix://`, `tcp://` with `tls`, or `ssh://`),
+            `tls` (arguments of `docker.tls.TLSConfig`), `reserved` (kept for the system), `capacity`
+            (instead of what the engine reports), `address` (where published ports answer, for a
+            host whose container addresses cannot be reached), `hub_connect_url` (the Hub's API as
+            its containers reach it). Example::
+
+                c.BackendAI.agents = [
+                    {"name": "cpu-01"},
+                    {
+                        "name": "gpu-01",
+                        "resource_group": "gpu",
+                        "base_url": "tcp://gpu-01:2376",
+                        "tls": {"ca_cert": "/etc/hub/ca.pem",
+                                "client_cert": ["/etc/hub/cert.pem", "/etc/hub/key.pem"]},
+                        "address": "10.0.0.11",
+                        "hub_connect_url": "http://10.0.0.1:8081",
+                        "reserved": {"cpu": 1, "mem": "2g"},
+                    },
+                ]
+            """
+        ),
+    ).tag(config=True)
+
+    default_policy = Dict(
+        help=dedent(
+            """
+            What a user may use, unless a policy of their own or of one of their groups says
+            otherwise. `total` and `max_sessions` bound all live sessions of the user together:
+            what is more waits. `per_session`, `max_pending`, `environments`, `resource_groups`,
+            `manual_image`, `choose_agent`, `max_preopen_ports`, `max_folders` bound a request:
+            what is more is refused. `priority` is 0 to 100. Example::
+
+                c.BackendAI.default_policy = {
+                    "total": {"cpu": 8, "mem": "32g"},
+                    "max_sessions": 3,
+                    "per_session": {"cpu": 4},
+                }
+            """
+        ),
+    ).tag(config=True)
+
+    user_policies = Dict(
+        help=dedent(
+            """
+            Policies by user name, each whole: what it does not name is unlimited, not taken from
+            the default policy. Example::
+
+                c.BackendAI.user_policies = {"alice": {"max_sessions": 10, "manual_image": True}}
+            """
+        ),
+    ).tag(config=True)
+
+    group_policies = Dict(
+        help=dedent(
+            """
+            Policies by Hub group, for each member. The first group here that a user is in counts.
+            Example::
+
+                c.BackendAI.group_policies = {"staff": {"total": {"cpu": 32}}}
+            """
+        ),
+    ).tag(config=True)
+
+    project_quotas = Dict(
+        help=dedent(
+            """
+            What the members of a Hub group may hold together, in all their sessions for it.
+            Example::
+
+                c.BackendAI.project_quotas = {"cs101": {"total": {"cpu": 64}, "max_sessions": 40}}
+            """
+        ),
+    ).tag(config=True)
+
+    allow_manual_image = Bool(
+        False,
+        help=dedent(
+            """
+            Let users name an image by hand, unless their policy says otherwise. Any image then
+            runs, so allow this only where you would let them pull anything. Example::
+
+                c.BackendAI.allow_manual_image = True
+            """
+        ),
+    ).tag(config=True)
+
+    database_url = Unicode(
+        "sqlite:///backendai.sqlite",
+        help=dedent(
+            """
+            Keep sessions, queue and history in this database: SQLite, or PostgreSQL with
+            `pip install jupyterhub-backendai[postgres]`. It is not the Hub's own database. Example::
+
+                c.BackendAI.database_url = "postgresql+psycopg://hub:secret@db/backendai"
+            """
+        ),
+    ).tag(config=True)
+
+    folder_root = Unicode(
+        "",
+        help=dedent(
+            """
+            Keep folders below this directory, as the Hub sees it: `users/<name>/<folder>` and
+            `projects/<group>/<folder>`. Empty turns folders off. Example::
+
+                c.BackendAI.folder_root = "/srv/folders"
+            """
+        ),
+    ).tag(config=True)
+
+    folder_root_on_host = Unicode(
+        "",
+        help=dedent(
+            """
+            The same directory as the Docker hosts see it, where that differs: a Hub in a
+            container sees a mount. Example::
+
+                c.BackendAI.folder_root_on_host = "/export/folders"
+            """
+        ),
+    ).tag(config=True)
+
+    scratch_driver = Unicode(
+        "local",
+        help=dedent(
+            """
+            Make the home directories of sessions with this volume driver. Example::
+
+                c.BackendAI.scratch_driver = "local"
+            """
+        ),
+    ).tag(config=True)
+
+    scratch_options = Dict(
+        value_trait=Unicode(),
+        key_trait=Unicode(),
+        help=dedent(
+            """
+            Options of the volume driver, for instance to bound a home or to put it on another
+            disk. Example, 10 GB in memory::
+
+                c.BackendAI.scratch_options = {"type": "tmpfs", "device": "tmpfs", "o": "size=10g"}
+            """
+        ),
+    ).tag(config=True)
+
+    uid = Integer(
+        1000,
+        min=1,
+        help="Run sessions as this user id, which owns their folders. Example: "
+        "`c.BackendAI.uid = 2000`. Root (0) is not possible.",
+    ).tag(config=True)
+
+    gid = Integer(
+        100,
+        min=1,
+        help="Run sessions with this group id. Example: `c.BackendAI.gid = 2000`.",
+    ).tag(config=True)
+
+    pids_limit = Integer(
+        4096,
+        min=32,
+        help="The most processes and threads in one container. Example: "
+        "`c.BackendAI.pids_limit = 8192`.",
+    ).tag(config=True)
+
+    capabilities = List(
+        Unicode(),
+        help="Linux capabilities that sessions keep; all others are dropped. Example: "
+        '`c.BackendAI.capabilities = ["SYS_NICE"]`.',
+    ).tag(config=True)
+
+    pin_cores = Bool(
+        False,
+        help="Give each session cores of its own (a cpuset) where it asks for whole cores, "
+        "instead of a share of time on all. Example: `c.BackendAI.pin_cores = True`.",
+    ).tag(config=True)
+
+    queue_timeout = Integer(
+        24 * 3600,
+        min=0,
+        help="Seconds that a start waits in line before it is given up. Example: "
+        "`c.BackendAI.queue_timeout = 3600`.",
+    ).tag(config=True)
+
+    check_hub_access = Bool(
+        True,
+        help="At the Hub's start, test from a container that the Hub can be reached, and say "
+        "what to set when it cannot. Example: `c.BackendAI.check_hub_access = False`.",
+    ).tag(config=True)
+
+    hub_id = Unicode(
+        "",
+        help="Mark containers as this Hub's by this word (letters and digits); made up at the "
+        'first start where empty. Example: `c.BackendAI.hub_id = "physics"`.',
+    ).tag(config=True)
+
+    def catalog(self) -> Catalog:
+        """What the site offers. Raises `ConfigurationError`."""
+        groups = self._read("resource_groups", list[ResourceGroup]) or [
+            ResourceGroup(name="default")
+        ]
+        catalog = Catalog(
+            environments=tuple(self._read("environments", list[Environment])),
+            presets=tuple(self._read("presets", list[Preset])),
+            resource_groups=tuple(groups),
+        )
+        self._check_names("environments", [e.name for e in catalog.environments])
+        self._check_names("resource_groups", [g.name for g in groups])
+        self._check_names("presets", [(p.name, p.resource_group) for p in catalog.presets])
+        for index, environment in enumerate(catalog.environments):
+            self._check_names(
+                f"environments[{index}].versions", [v.name for v in environment.versions]
+            )
+        for index, preset in enumerate(catalog.presets):
+            self._check_group(f"presets[{index}].resource_group", preset.resource_group, groups)
+        return catalog
+
+    def policies(self) -> Policies:
+        """All policies. Raises `ConfigurationError`."""
+        manual = {"manual_image": self.allow_manual_image}
+
+        def filled(trait: str, value: Any) -> Any:
+            if not isinstance(value, Mapping):
+                raise self._wrong(trait, value, "A policy is a dict.", "Write a dict.")
+            return {**manual, **value}
+
+        users = {
+            name: self._as(f"user_policies[{name!r}]", filled("user_policies", value), Policy)
+            for name, value in self.user_policies.items()
+        }
+        groups = {
+            name: self._as(f"group_policies[{name!r}]", filled("group_policies", value), Policy)
+            for name, value in self.group_policies.items()
+        }
+        projects = {
+            name: self._as(f"project_quotas[{name!r}]", value, Quota)
+            for name, value in self.project_quotas.items()
+        }
+        default = self._as(
+            "default_policy", filled("default_policy", dict(self.default_policy)), Policy
+        )
+        return Policies(default=default, users=users, groups=groups, projects=projects)
+
+    def agent_configs(self, local_client: Mapping[str, Any]) -> list[AgentConfig]:
+        """The agents; `local_client` reaches the one that needs no configuration.
+
+        Raises `ConfigurationError`.
+        """
+        groups = self.catalog().resource_groups
+        default_reserve = Slots()
+        if not self.agents:
+            return [
+                AgentConfig("local", groups[0].name, client=local_client, reserved=default_reserve)
+            ]
+        found = []
+        for index, entry in enumerate(self.agents):
+            place = f"agents[{index}]"
+            unknown = sorted(set(entry) - _AGENT_KEYS)
+            if unknown:
+                raise self._wrong(
+                    place, entry, f"There is no key {unknown[0]!r}.",
+                    f"Use only: {', '.join(sorted(_AGENT_KEYS))}.",
+                )  # fmt: skip
+            if not entry.get("name"):
+                raise self._wrong(place, entry, "It has no name.", 'Add "name": "…".')
+            group = entry.get("resource_group", groups[0].name)
+            self._check_group(f"{place}.resource_group", group, groups)
+            client = {
+                k: entry[k] for k in ("base_url", "tls", "use_ssh_client", "timeout") if k in entry
+            } or dict(local_client)
+            capacity = entry.get("capacity")
+            found.append(
+                AgentConfig(
+                    name=str(entry["name"]),
+                    group=group,
+                    client=client,
+                    capacity=self._slots(f"{place}.capacity", capacity) if capacity else None,
+                    reserved=self._slots(f"{place}.reserved", entry.get("reserved", {})),
+                    address=str(entry.get("address", "")),
+                    hub_connect_url=str(entry.get("hub_connect_url", "")),
+                )
+            )
+        self._check_names("agents", [a.name for a in found])
+        return found
+
+    def check(self) -> None:
+        """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
+        self.catalog()
+        self.policies()
+        self.agent_configs({})
+        for trait in ("folder_root", "folder_root_on_host"):
+            path = getattr(self, trait)
+            if path and not os.path.isabs(path):
+                raise self._wrong(
+                    trait, path, "It is not an absolute path.", "Begin it with a slash."
+                )
+        if self.folder_root_on_host and not self.folder_root:
+            raise self._wrong(
+                "folder_root", "", "The Hub does not know where folders are.",
+                "Set it to where the Hub sees folder_root_on_host.",
+            )  # fmt: skip
+        if self.hub_id and not (self.hub_id.isascii() and self.hub_id.isalnum()):
+            raise self._wrong(
+                "hub_id", self.hub_id, "It becomes part of names.", "Use letters and digits."
+            )
+
+    def _slots(self, trait: str, value: Any) -> Slots:
+        amounts = self._as(trait, value, Amounts)
+        return Slots(amounts.cpu or 0, amounts.mem or 0, amounts.fgpu or 0)
+
+    def _read(self, trait: str, shape: type[T]) -> T:
+        return self._as(trait, getattr(self, trait), shape)
+
+    def _as(self, trait: str, value: Any, shape: type[T]) -> T:
+        try:
+            return TypeAdapter(shape).validate_python(value)
+        except ValidationError as failure:
+            first = failure.errors(include_url=False)[0]
+            place = trait
+            for step in first["loc"]:
+                place += f"[{step}]" if isinstance(step, int) else f".{step}"
+            given = first.get("input")
+            problem = str(first["msg"])
+            if first["type"] == "missing":
+                given, problem = value, f"{first['loc'][-1]!r} is missing."
+            elif first["type"] == "extra_forbidden":
+                problem = f"There is no key {first['loc'][-1]!r} here."
+            raise self._wrong(
+                place, given, problem, f"See the example of {trait.split('[')[0]} in the docs."
+            ) from None
+
+    @staticmethod
+    def _wrong(trait: str, value: object, problem: str, remedy: str) -> ConfigurationError:
+        return ConfigurationError(f"BackendAI.{trait}", value, problem, remedy)
+
+    def _check_names(self, trait: str, names: Sequence[object]) -> None:
+        for name in names:
+            if names.count(name) > 1:
+                raise self._wrong(
+                    trait, name, "This name is there twice.", "Give each its own name."
+                )
+
+    def _check_group(self, trait: str, name: str | None, groups: Sequence[ResourceGroup]) -> None:
+        if name is not None and all(g.name != name for g in groups):
+            raise self._wrong(
+                trait, name, "There is no such resource group.",
+                f"Use one of: {', '.join(g.name for g in groups)}.",
+            )  # fmt: skip
+
+
+def read_configuration(config: Config) -> BackendAI:
+    """`c.BackendAI` checked as a whole. Raises `ConfigurationError`, also for a wrong type."""
+    known = BackendAI.class_trait_names(config=True)
+    given = config.get("BackendAI", {})
+    for name in given:
+        if name not in known and not name.startswith("_"):
+            raise ConfigurationError(
+                f"BackendAI.{name}", given[name], "There is no such trait.",
+                f"Use one of: {', '.join(sorted(known))}.",
+            )  # fmt: skip
+    try:
+        configuration = BackendAI(config=config)
+    except TraitError as error:
+        raise _trait_error(given, error) from None
+    configuration.check()
+    return configuration
+
+
+def _trait_error(given: Mapping[str, Any], error: TraitError) -> ConfigurationError:
+    """Which trait it was: traitlets names it in its text, or else each is tried alone."""
+    for name, value in given.items():
+        try:
+            BackendAI(config=Config({"BackendAI": {name: value}}))
+        except TraitError as alone:
+            return ConfigurationError(
+                f"BackendAI.{name}", value, str(alone), f"See the example of {name} in the docs."
+            )
+    return ConfigurationError("BackendAI", dict(given), str(error), "See the docs.")

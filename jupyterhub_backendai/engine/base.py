@@ -1,0 +1,99 @@
+"""The engine seam: what the rest of the product may ask of whatever runs containers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..model.slots import Slots
+
+LABEL_HUB = "backendai.hub"
+LABEL_SESSION = "backendai.session"
+LABEL_USER = "backendai.user"
+LABEL_KERNEL = "backendai.kernel"
+LABEL_CORES = "backendai.cores"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCapabilities:
+    """What an engine can do; nothing above it assumes more than is said here."""
+
+    commit: bool = False
+    resize: bool = False
+    cpuset: bool = False
+    shares_host: bool = False  # containers run on the kernel that the Hub runs on
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStatus:
+    """One machine as its engine sees it now. `reason` says why it is not available."""
+
+    name: str
+    group: str
+    capacity: Slots
+    available: bool
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A container or a leftover volume that carries our hub's label."""
+
+    agent: str
+    id: str
+    name: str
+    session_id: str
+    kernel: str
+    running: bool
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """As much of an image as the settings of a container depend on."""
+
+    id: str
+    command: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+class EngineError(Exception):
+    """The engine could not do what was asked. The text is for the log, not for a user."""
+
+
+class AgentUnreachable(EngineError):
+    """The agent's engine does not answer; nothing is known about its containers."""
+
+
+class ImageMissing(EngineError):
+    """The image is neither on the agent nor to be had from its registry."""
+
+
+class Engine(ABC):
+    """Containers on one or several agents. Every call runs off the event loop."""
+
+    capabilities: EngineCapabilities
+
+    @abstractmethod
+    async def agents(self) -> list[AgentStatus]:
+        """All configured agents, those that do not answer included."""
+
+    @abstractmethod
+    async def containers(self, agent: str) -> list[Container]:
+        """Our containers on an agent. Raises `AgentUnreachable`."""
+
+    @abstractmethod
+    async def remove_session(self, agent: str, session_id: str) -> int:
+        """Removes the session's containers, then its scratch; returns how many containers.
+
+        Removing what is not there is fine. Raises `AgentUnreachable`.
+        """
+
+    @abstractmethod
+    async def orphans(self, agent: str) -> Sequence[str]:
+        """Ids of sessions of which this agent still holds something, running or not."""
+
+    @abstractmethod
+    async def logs(self, agent: str, container: str, lines: int) -> str:
+        """The last lines a container wrote, decoded with replacement."""

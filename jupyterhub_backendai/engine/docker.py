@@ -1,0 +1,292 @@
+"""Docker hosts as agents: one daemon each, reached by its socket, by TLS or by SSH."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import posixpath
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import docker
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+
+from ..model.slots import Slots
+from .base import (
+    LABEL_HUB,
+    LABEL_KERNEL,
+    LABEL_SESSION,
+    AgentStatus,
+    AgentUnreachable,
+    Container,
+    Engine,
+    EngineCapabilities,
+    EngineError,
+    ImageFacts,
+    ImageMissing,
+)
+
+T = TypeVar("T")
+THREADS = 16  # calls in flight on one daemon; more would only queue inside it
+CALL_TIMEOUT = 60  # seconds, for one call that is not a pull
+LIST_CACHE = 1.0  # seconds that one listing serves every poll
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """One Docker endpoint. `capacity` None is what the daemon reports less `reserved`."""
+
+    name: str
+    group: str = "default"
+    client: Mapping[str, Any] = field(default_factory=dict)
+    capacity: Slots | None = None
+    reserved: Slots = Slots()
+    address: str = ""  # where its published ports answer; "" is by the container's own address
+    hub_connect_url: str = ""
+
+
+def archive(entries: Iterable[tuple[str, int, int, int, bytes | None]]) -> bytes:
+    """A tar of (path, uid, gid, mode, content); content None is a directory."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, uid, gid, mode, content in entries:
+            info = tarfile.TarInfo(path)
+            info.uid, info.gid, info.mode = uid, gid, mode
+            if content is None:
+                info.type = tarfile.DIRTYPE
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+class DockerHost:
+    """One daemon: its client, its threads, and calls that never block the event loop."""
+
+    def __init__(self, config: AgentConfig) -> None:
+        self.config = config
+        self.name = config.name
+        self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
+        self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
+        self._client: docker.APIClient | None = None
+        self._images: dict[str, ImageFacts] = {}
+        self._listing: tuple[float, list[dict[str, Any]]] | None = None
+        self._listing_task: asyncio.Task[list[dict[str, Any]]] | None = None
+
+    @property
+    def client(self) -> docker.APIClient:
+        """The synchronous client; only to be used from a thread of `executor`."""
+        if self._client is None:
+            options: dict[str, Any] = {
+                "version": "auto",
+                "timeout": CALL_TIMEOUT,
+                "num_pools": THREADS + 4,
+                "max_pool_size": THREADS + 4,
+                **docker.utils.kwargs_from_env(),
+                **self.config.client,
+            }
+            tls = options.get("tls")
+            if isinstance(tls, Mapping):
+                options["tls"] = docker.tls.TLSConfig(**tls)
+            self._client = docker.APIClient(**options)
+        return self._client
+
+    async def call(self, function: Callable[[docker.APIClient], T]) -> T:
+        """`function(client)` in a thread. Raises `AgentUnreachable` when nobody answers."""
+
+        def run() -> T:
+            return function(self.client)
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self.executor, run)
+        except APIError:
+            raise
+        except (DockerException, requests.exceptions.RequestException, OSError) as error:
+            raise AgentUnreachable(f"Docker on {self.name} does not answer: {error}") from error
+
+    async def listing(self, fresh: bool = False) -> list[dict[str, Any]]:
+        """All containers with our kind of label; one listing serves all callers for a second."""
+        now = time.monotonic()
+        if not fresh and self._listing and now - self._listing[0] < LIST_CACHE:
+            return self._listing[1]
+        if self._listing_task is None or fresh:
+            self._listing_task = asyncio.create_task(self._list())
+        task = self._listing_task
+        try:
+            return await asyncio.shield(task)
+        finally:
+            if self._listing_task is task and task.done():
+                self._listing_task = None
+
+    async def _list(self) -> list[dict[str, Any]]:
+        started = time.monotonic()
+        found = await self.call(
+            lambda client: client.containers(all=True, filters={"label": LABEL_HUB})
+        )
+        self._listing = (started, found)
+        return list(found)
+
+    async def image(self, reference: str) -> ImageFacts:
+        """Facts of an image that is on this host. Raises `ImageMissing`."""
+        try:
+            found = await self.call(lambda client: client.inspect_image(reference))
+        except (ImageNotFound, NotFound) as error:
+            raise ImageMissing(f"{reference} is not on {self.name}") from error
+        config = found.get("Config") or {}
+        pairs = (line.partition("=") for line in config.get("Env") or ())
+        return ImageFacts(
+            id=found["Id"],
+            command=tuple(config.get("Cmd") or ()),
+            env={name: value for name, _, value in pairs},
+        )
+
+    async def make_directories(
+        self, image: str, root: str, entries: Sequence[tuple[str, int, int, int]]
+    ) -> None:
+        """Makes directories (path below `root`, uid, gid, mode) on this host.
+
+        Done as root by the daemon itself, into a container that is never started, so that it
+        works for a Hub that is not root and for one in a container. Existing ones keep their
+        content. Raises `EngineError`.
+        """
+
+        def run(client: docker.APIClient) -> None:
+            mount = {"Type": "bind", "Source": root, "Target": "/backendai-root"}
+            made = client.create_container(
+                image,
+                command=["true"],
+                entrypoint=[],
+                host_config={"Mounts": [mount], "NetworkMode": "none"},
+                labels={LABEL_HUB: "helper"},
+            )
+            try:
+                data = archive(
+                    (posixpath.join("backendai-root", p), u, g, m, None) for p, u, g, m in entries
+                )
+                client.put_archive(made["Id"], "/", data)
+            finally:
+                client.remove_container(made["Id"], force=True)
+
+        try:
+            await self.call(run)
+        except APIError as error:
+            raise EngineError(f"cannot make directories below {root}: {error}") from error
+
+
+class DockerEngine(Engine):
+    """One or several Docker hosts."""
+
+    capabilities = EngineCapabilities(commit=True, resize=True, cpuset=True, shares_host=True)
+
+    def __init__(self, agents: Sequence[AgentConfig], hub_id: str) -> None:
+        self.hub_id = hub_id
+        self.hosts = {config.name: DockerHost(config) for config in agents}
+
+    def host(self, agent: str) -> DockerHost:
+        """The host of that name. Raises `EngineError` for one that is not configured any more."""
+        try:
+            return self.hosts[agent]
+        except KeyError:
+            raise EngineError(f"there is no agent named {agent}") from None
+
+    async def agents(self) -> list[AgentStatus]:
+        return list(await asyncio.gather(*(self._status(h) for h in self.hosts.values())))
+
+    async def _status(self, host: DockerHost) -> AgentStatus:
+        config = host.config
+        status = partial(AgentStatus, config.name, config.group)
+        try:
+            info = await host.call(lambda client: client.info())
+        except (AgentUnreachable, APIError) as error:
+            return status(config.capacity or Slots(), False, str(error)[:500])
+        found = Slots(cpu=int(info["NCPU"]) * 1000, mem=int(info["MemTotal"])) - config.reserved
+        return status(config.capacity or found.floor(), True)
+
+    async def containers(self, agent: str) -> list[Container]:
+        return [
+            Container(
+                agent=agent,
+                id=row["Id"],
+                name=row["Names"][0].lstrip("/") if row.get("Names") else "",
+                session_id=row["Labels"].get(LABEL_SESSION, ""),
+                kernel=row["Labels"].get(LABEL_KERNEL, ""),
+                running=row.get("State") == "running",
+                labels=row["Labels"],
+            )
+            for row in await self.host(agent).listing()
+            if row["Labels"].get(LABEL_HUB) == self.hub_id
+        ]
+
+    async def orphans(self, agent: str) -> Sequence[str]:
+        def run(client: docker.APIClient) -> set[str]:
+            label = f"{LABEL_HUB}={self.hub_id}"
+            rows = client.containers(all=True, filters={"label": label})
+            found = {row["Labels"].get(LABEL_SESSION, "") for row in rows}
+            volumes = client.volumes(filters={"label": label})["Volumes"] or ()
+            found |= {(row["Labels"] or {}).get(LABEL_SESSION, "") for row in volumes}
+            return found - {""}
+
+        return sorted(await self.host(agent).call(run))
+
+    async def remove_session(self, agent: str, session_id: str) -> int:
+        def run(client: docker.APIClient) -> int:
+            labels = [f"{LABEL_HUB}={self.hub_id}", f"{LABEL_SESSION}={session_id}"]
+            rows = client.containers(all=True, filters={"label": labels})
+            for row in rows:
+                _remove_container(client, row["Id"])
+            for row in client.volumes(filters={"label": labels})["Volumes"] or ():
+                _remove_volume(client, row["Name"])
+            return len(rows)
+
+        return await self.host(agent).call(run)
+
+    async def logs(self, agent: str, container: str, lines: int) -> str:
+        def run(client: docker.APIClient) -> bytes:
+            try:
+                return client.logs(container, tail=lines)
+            except NotFound:
+                return b""
+
+        return (await self.host(agent).call(run)).decode("utf-8", "replace")
+
+
+def _remove_container(client: docker.APIClient, container: str) -> None:
+    try:
+        client.remove_container(container, force=True, v=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409:  # 409: its removal is in progress already
+            raise
+        _await_gone(client, container)
+
+
+def _await_gone(client: docker.APIClient, container: str) -> None:
+    """Until somebody else's removal of the container is through (half a minute at most)."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            client.inspect_container(container)
+        except NotFound:
+            return
+        time.sleep(0.05)
+    raise EngineError(f"container {container} is not going away")
+
+
+def _remove_volume(client: docker.APIClient, volume: str) -> None:
+    with suppress(NotFound):
+        client.remove_volume(volume, force=True)
+
+
+def socket_of(client: Mapping[str, Any]) -> str:
+    """The endpoint's address, for messages."""
+    return str(client.get("base_url") or os.environ.get("DOCKER_HOST") or "/var/run/docker.sock")

@@ -1,0 +1,218 @@
+"""What a container is to be, computed purely from the session, its allocation and the site.
+
+No I/O and no clock: the same input gives the same settings (the golden tests hold them).
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..model.resolve import MountPoint, SessionRequest
+from ..model.rules import HOME
+from .base import LABEL_CORES, LABEL_HUB, LABEL_KERNEL, LABEL_SESSION, LABEL_USER, ImageFacts
+
+SUPPORT_DIR = "/opt/backendai"
+IMPORT_DIR = f"{SUPPORT_DIR}/import"
+CPU_PERIOD = 100_000  # microseconds; the kernel's default, so quota = cores × period
+DEFAULT_COMMAND = ("jupyterhub-singleuser",)  # an image may have no Cmd at all
+MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSettings:
+    """What the configuration says of every container."""
+
+    hub_id: str
+    uid: int = 1000
+    gid: int = 100
+    pids_limit: int = 4096
+    capabilities: tuple[str, ...] = ()
+    folder_root: str = ""  # as the Docker host sees it; "" where folders are off
+    scratch_driver: str = "local"
+    scratch_options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """One kernel of a session that has its place."""
+
+    session_id: str
+    name: str
+    owner: str
+    agent: str
+    request: SessionRequest
+    command: tuple[str, ...] = ()  # of the environment or the spawner; () is the image's own
+    kernel: str = "main1"
+    cores: tuple[int, ...] | None = None  # None: no pinning, the quota alone
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSettings:
+    """What the engine is to create. Memory and shm in bytes, quota and period in microseconds."""
+
+    image: str
+    command: tuple[str, ...]
+    hostname: str
+    user: str
+    working_dir: str
+    environment: dict[str, str]
+    labels: dict[str, str]
+    mounts: tuple[dict[str, Any], ...]
+    scratch_volume: str
+    cpu_quota: int
+    cpu_period: int
+    cpuset: str
+    memory: int
+    memory_swap: int
+    shm: int
+    pids_limit: int
+    cap_add: tuple[str, ...]
+    cap_drop: tuple[str, ...] = ("ALL",)
+    security_opt: tuple[str, ...] = ("no-new-privileges",)
+    init: bool = True
+
+
+def folder_path(root: str, owner: str, project: str | None, folder: str) -> str:
+    """Where a folder is below `root`. Owner and project are escaped by `path_part`."""
+    name = folder.rsplit("/", 1)[-1]
+    if project is not None:
+        return posixpath.join(root, "projects", path_part(project), name)
+    return posixpath.join(root, "users", path_part(owner), name)
+
+
+def path_part(name: str) -> str:
+    """A name that somebody else chose as one step of a path: reversible, never `.`, `..`, `/`.
+
+    Everything but letters, digits, `_` and `-` becomes its UTF-8 bytes as `.xx`.
+    """
+    kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
+    return "".join(
+        char if char in kept else "".join(f".{byte:02x}" for byte in char.encode("utf-8"))
+        for char in name
+    )
+
+
+def scratch_name(hub_id: str, session_id: str) -> str:
+    """The name of the volume that holds a session's home."""
+    return f"backendai-{hub_id}-{session_id}-home"
+
+
+def container_settings(
+    session: SessionFacts, image: ImageFacts, site: SiteSettings
+) -> ContainerSettings:
+    """The container of one kernel of a session."""
+    request = session.request
+    labels = _labels(session, site)
+    scratch = scratch_name(site.hub_id, session.session_id)
+    cap_add = tuple(c.upper().removeprefix("CAP_") for c in site.capabilities)
+    if session.cores is not None:
+        labels[LABEL_CORES] = ",".join(map(str, session.cores))
+    return ContainerSettings(
+        image=request.image,
+        command=session.command or image.command or DEFAULT_COMMAND,
+        hostname=session.kernel,
+        user=f"{site.uid}:{site.gid}",
+        working_dir=HOME,
+        environment=_environment(session, image, site),
+        labels=labels,
+        mounts=(_scratch_mount(scratch, labels, site), *_folder_mounts(session, site)),
+        scratch_volume=scratch,
+        cpu_quota=max(1000, request.cpu * CPU_PERIOD // 1000),
+        cpu_period=CPU_PERIOD,
+        cpuset="" if session.cores is None else ",".join(map(str, session.cores)),
+        memory=request.mem,
+        memory_swap=request.mem,
+        shm=request.shm,
+        pids_limit=site.pids_limit,
+        cap_add=cap_add,
+    )
+
+
+def _labels(session: SessionFacts, site: SiteSettings) -> dict[str, str]:
+    return {
+        LABEL_HUB: site.hub_id,
+        LABEL_SESSION: session.session_id,
+        LABEL_USER: session.owner,
+        LABEL_KERNEL: session.kernel,
+    }
+
+
+def _scratch_mount(name: str, labels: dict[str, str], site: SiteSettings) -> dict[str, Any]:
+    return {
+        "Type": "volume",
+        "Source": name,
+        "Target": HOME,
+        "VolumeOptions": {
+            "Labels": {k: labels[k] for k in (LABEL_HUB, LABEL_SESSION, LABEL_USER)},
+            "DriverConfig": {
+                "Name": site.scratch_driver,
+                "Options": dict(site.scratch_options),
+            },
+        },
+    }
+
+
+def _folder_mounts(session: SessionFacts, site: SiteSettings) -> tuple[dict[str, Any], ...]:
+    def mount(place: MountPoint) -> dict[str, Any]:
+        return {
+            "Type": "bind",
+            "Source": folder_path(site.folder_root, session.owner, place.project, place.folder),
+            "Target": place.target,
+            "ReadOnly": place.permission == "ro",
+            # A private mount: nothing mounted below it in the container reaches the host.
+            "BindOptions": {"Propagation": "rprivate"},
+        }
+
+    # Parents before children, so that one folder inside another's mount point is on top.
+    return tuple(mount(p) for p in sorted(session.request.mounts, key=lambda p: p.target))
+
+
+def _environment(session: SessionFacts, image: ImageFacts, site: SiteSettings) -> dict[str, str]:
+    """Ours, then the user's; the user's variables were checked against the reserved names."""
+    request = session.request
+    ours = {
+        "HOME": HOME,
+        "USER": "work",
+        "JUPYTER_RUNTIME_DIR": "/tmp/.jupyter-runtime",  # noqa: S108 - inside the container
+        "OMP_NUM_THREADS": str(request.omp_threads),
+        "OPENBLAS_NUM_THREADS": str(request.openblas_threads),
+        "NPROC": str(max(1, -(-request.cpu // 1000))),
+        "LOCAL_USER_ID": str(site.uid),
+        "LOCAL_GROUP_ID": str(site.gid),
+        **_backendai_variables(session, site),
+    }
+    environment = {**ours, **request.env}
+    # The start-up support is found first and then takes itself off the path again.
+    others = environment.get("PYTHONPATH", image.env.get("PYTHONPATH", ""))
+    environment["PYTHONPATH"] = f"{IMPORT_DIR}:{others}" if others else IMPORT_DIR
+    return environment
+
+
+def _backendai_variables(session: SessionFacts, site: SiteSettings) -> dict[str, str]:
+    """The variables that sessions of the product have (semantics §8), for one container."""
+    request = session.request
+    user_uuid = uuid.uuid5(uuid.NAMESPACE_URL, f"backendai:{site.hub_id}:{session.owner}")
+    return {
+        "BACKENDAI_USER_UUID": str(user_uuid),
+        "BACKENDAI_USER_NAME": session.owner,
+        "BACKENDAI_SESSION_ID": session.session_id,
+        "BACKENDAI_SESSION_NAME": session.name,
+        "BACKENDAI_KERNEL_ID": f"{session.session_id}-{session.kernel}",
+        "BACKENDAI_KERNEL_IMAGE": request.image,
+        "BACKENDAI_CLUSTER_SIZE": "1",
+        "BACKENDAI_CLUSTER_REPLICAS": "main:1",
+        "BACKENDAI_CLUSTER_HOSTS": "main1",
+        "BACKENDAI_CLUSTER_HOST": session.kernel,
+        "BACKENDAI_CLUSTER_ROLE": "main",
+        "BACKENDAI_CLUSTER_IDX": "1",
+        "BACKENDAI_CLUSTER_LOCAL_RANK": "0",
+        "BACKENDAI_AGENT": session.agent,
+        "BACKENDAI_RESOURCE_GROUP": request.resource_group,
+        "BACKENDAI_PREOPEN_PORTS": ",".join(map(str, request.preopen_ports)),
+        "BACKENDAI_SERVICE_PORTS": ",".join(f"{p}:preopen:{p}" for p in request.preopen_ports),
+        "BACKENDAI_PERSISTENT_PATHS": ":".join(sorted(p.target for p in request.mounts)),
+    }

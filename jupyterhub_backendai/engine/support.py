@@ -1,0 +1,48 @@
+"""The files that every session's container gets before it starts, as one archive.
+
+They are put into the created container through the engine's own API: a bind mount would need a
+path that the Docker host knows, which a Hub in a container or another machine does not have.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from ..model.rules import HOME
+from .docker import archive
+from .settings import IMPORT_DIR, MARKER, SUPPORT_DIR, SiteSettings
+
+_MARKER_TEXT = b"""Files here go when the session ends. Files in mounted folders stay.
+"""
+
+
+def support_files(site: SiteSettings) -> bytes:
+    """The archive, to be unpacked at `/`: start-up support, and a home that its user owns."""
+    return _archive(site.uid, site.gid)
+
+
+@lru_cache(maxsize=4)
+def _archive(uid: int, gid: int) -> bytes:
+    entries: list[tuple[str, int, int, int, bytes | None]] = [
+        (HOME.lstrip("/") + "/", uid, gid, 0o755, None),
+        (f"{HOME.lstrip('/')}/{MARKER}", uid, gid, 0o644, _MARKER_TEXT),
+        (SUPPORT_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
+        (IMPORT_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
+    ]
+    root = files("jupyterhub_backendai.singleuser") / "imports"
+    entries += _tree(root, IMPORT_DIR.lstrip("/"))
+    return archive(entries)
+
+
+def _tree(directory: Traversable, path: str) -> list[tuple[str, int, int, int, bytes | None]]:
+    entries: list[tuple[str, int, int, int, bytes | None]] = []
+    for item in sorted(directory.iterdir(), key=lambda item: item.name):
+        if item.is_dir():
+            if item.name != "__pycache__":
+                entries.append((f"{path}/{item.name}/", 0, 0, 0o755, None))
+                entries += _tree(item, f"{path}/{item.name}")
+        elif item.name.endswith(".py"):
+            entries.append((f"{path}/{item.name}", 0, 0, 0o644, item.read_bytes()))
+    return entries

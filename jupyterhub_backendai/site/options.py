@@ -1,0 +1,236 @@
+"""What one user may choose now, as plain JSON: the options form and `GET api/options` show it.
+
+Amounts are raw integers: cpu and fgpu in thousandths, mem and shm in bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..model.catalog import Amounts, Environment, Preset, ResourceGroup
+from ..model.errors import RequestError
+from ..model.resolve import Context, SessionRequest, resolve
+from ..model.rules import HOME, reserved_ports
+from ..model.slots import SLOT_NAMES, Limits, Slots, format_bytes, format_thousandths
+from ..scheduling.queue import verdict
+from ..scheduling.snapshot import Pending, Snapshot
+from .clock import utcnow
+
+if TYPE_CHECKING:
+    from .runtime import Site
+
+
+async def options_view(site: Site, context: Context) -> dict[str, Any]:
+    """Everything the form needs to know about what `context.user` may choose."""
+    now = utcnow()
+    snapshot = await site.db(site.store.snapshot, site.policies, site.catalog, now)
+    return await asyncio.get_running_loop().run_in_executor(
+        None, lambda: _View(context, snapshot, site.folders.enabled).as_dict()
+    )
+
+
+def summary(request: SessionRequest, context: Context) -> str:
+    """A request in a line: what a person recognises it by."""
+    environment = context.catalog.environment(request.environment or "")
+    name = environment.label if environment else request.image
+    if request.version and request.version != "default":
+        name += f" {request.version}"
+    cores = format_thousandths(request.cpu)
+    parts = [
+        name,
+        f"{cores} {'core' if request.cpu == 1000 else 'cores'}",
+        format_bytes(request.mem),
+    ]
+    if request.fgpu:
+        parts.append(f"{format_thousandths(request.fgpu)} FGPU")
+    folders = [mount.folder for mount in request.mounts if not mount.folder.startswith(".")]
+    if folders:
+        parts.append(f"folder {folders[0]}" if len(folders) == 1 else f"{len(folders)} folders")
+    return ", ".join(parts)
+
+
+@dataclass
+class _View:
+    context: Context
+    snapshot: Snapshot
+    folders_enabled: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        context, policy = self.context, self.context.policy
+        own = [f for f in context.folders.values() if f.project is None]
+        return {
+            "user": {
+                "name": context.user,
+                "admin": context.admin,
+                "projects": sorted(context.groups & set(context.policies.projects)),
+            },
+            "environments": [_environment(e) for e in context.allowed_environments()],
+            "manual_image": policy.manual_image,
+            "resource_groups": [self.group(g) for g in context.allowed_groups()],
+            "folders": [
+                {
+                    "name": f.name,
+                    "permission": f.permission,
+                    "project": f.project,
+                    "auto": f.project is None and f.name.startswith("."),
+                }
+                for f in context.folders.values()
+            ],
+            "folders_enabled": self.folders_enabled,
+            "folder_limit": {"most": policy.max_folders, "used": len(own)},
+            "ports": {
+                "most": policy.max_preopen_ports,
+                "from": 1024,
+                "to": 65535,
+                "reserved": {str(port): use for port, use in reserved_ports().items()},
+            },
+            "threads": {"most": 1000},
+            "home": HOME,
+            "default": self.default(),
+        }
+
+    def used(self) -> tuple[Slots, int]:
+        """What the user's live sessions hold, and how many of them there are."""
+        mine = [h for h in self.snapshot.holdings if h.owner == self.context.user]
+        return sum((h.slots for h in mine), Slots()), len({h.session_id for h in mine})
+
+    def group(self, group: ResourceGroup) -> dict[str, Any]:
+        agents = [a for a in self.snapshot.agents if a.group == group.name]
+        free = {a.name: a.capacity for a in agents if a.available}
+        for holding in self.snapshot.holdings:
+            if holding.agent in free:
+                free[holding.agent] = (free[holding.agent] - holding.slots).floor()
+        capacity = sum((a.capacity for a in agents if a.available), Slots())
+        policy = self.context.policy
+        return {
+            "name": group.name,
+            "title": group.title or group.name,
+            "description": group.description,
+            "choose_agent": policy.choose_agent and group.choose_agent and len(agents) > 1,
+            "waiting": sum(1 for p in self.snapshot.pending if p.group == group.name),
+            "agents": [
+                {
+                    "name": a.name,
+                    "available": a.available,
+                    "capacity": a.capacity.as_dict(),
+                    "free": free.get(a.name, Slots()).as_dict(),
+                }
+                for a in agents
+            ],
+            "capacity": capacity.as_dict(),
+            "free": sum(free.values(), Slots()).as_dict(),
+            "limits": self.limits(group, [a.capacity for a in agents], list(free.values())),
+            "has_fgpu": any(a.capacity.fgpu for a in agents),
+            "presets": [self.preset(p, group) for p in self.context.catalog.presets_of(group.name)],
+        }
+
+    def limits(
+        self, group: ResourceGroup, machines: list[Slots], free: list[Slots]
+    ) -> dict[str, dict[str, Any]]:
+        """By slot: the hard end of its slider and what sets it, what is left, what is free."""
+        policy, (used, _) = self.context.policy, self.used()
+        left = policy.limits.left(used)
+        limits: dict[str, dict[str, Any]] = {}
+        for name in SLOT_NAMES:
+            bounds = [
+                (getattr(policy.per_session, name), "your limit for one session"),
+                (getattr(policy.total, name), "your limit"),
+                (getattr(group.per_session, name), f"the limit of {group.name}"),
+            ]
+            if machines:
+                most = max(getattr(m, name) for m in machines)
+                bounds.append((most, f"the largest machine of {group.name}"))
+            known = [(bound, why) for bound, why in bounds if bound is not None]
+            most, why = min(known, key=lambda b: b[0]) if known else (0, "no machine answers")
+            limits[name] = {
+                "most": most,
+                "left": getattr(left, name),
+                "free": max((getattr(f, name) for f in free), default=0),
+                "why": why,
+            }
+        shm = [b.shm for b in (policy.per_session, group.per_session) if b.shm is not None]
+        memory = limits["mem"]["most"]
+        limits["shm"] = {
+            "most": min([memory, *shm]),
+            "left": None,
+            "free": limits["mem"]["free"],
+            "why": "part of memory",
+        }
+        return limits
+
+    def preset(self, preset: Preset, group: ResourceGroup) -> dict[str, Any]:
+        return {
+            "name": preset.name,
+            "description": preset.description,
+            "cpu": preset.cpu,
+            "mem": preset.mem,
+            "shm": preset.shm,
+            "fgpu": preset.fgpu,
+            "verdict": self.verdict(preset.slots, group.name),
+        }
+
+    def default(self) -> dict[str, Any]:
+        """The admin's default session for this user, and what would happen to it now."""
+        try:
+            request = resolve({}, self.context)
+        except RequestError as error:
+            text = error.errors[0].message
+            return {"summary": "", "verdict": {"code": "never", "text": text, "ahead": 0}}
+        return {
+            "summary": summary(request, self.context),
+            "verdict": self.verdict(request.slots, request.resource_group),
+        }
+
+    def verdict(self, slots: Slots, group: str) -> dict[str, Any]:
+        """What would happen if the user asked for this now."""
+        context = self.context
+        candidate = Pending(
+            id="\uffff",  # behind everything that was submitted at the same time
+            owner=context.user,
+            project=context.policies.project_of(context.groups),
+            group=group,
+            slots=slots,
+            priority=context.policy.priority,
+            submitted_at=self.snapshot.now,
+        )
+        found = verdict(self._with_my_limits(), candidate)
+        return {"code": found.code, "text": found.reason, "ahead": found.ahead}
+
+    def _with_my_limits(self) -> Snapshot:
+        """The snapshot has limits of those who hold or wait; this user may do neither yet."""
+        from dataclasses import replace
+
+        context = self.context
+        owners: Mapping[str, Limits] = {
+            **self.snapshot.owner_limits,
+            context.user: context.policy.limits,
+        }
+        projects = {
+            **{name: quota.limits for name, quota in context.policies.projects.items()},
+            **self.snapshot.project_limits,
+        }
+        return replace(self.snapshot, owner_limits=owners, project_limits=projects)
+
+
+def _environment(environment: Environment) -> dict[str, Any]:
+    return {
+        "name": environment.name,
+        "title": environment.label,
+        "description": environment.description,
+        "icon": environment.icon,
+        "versions": [
+            {"name": v.name, "image": v.image, "description": v.description}
+            for v in environment.versions
+        ],
+        "minimum": _amounts(environment.minimum),
+        "apps": [
+            {"name": a.name, "title": a.title or a.name, "port": a.port} for a in environment.apps
+        ],
+    }
+
+
+def _amounts(amounts: Amounts) -> dict[str, int]:
+    return {name: getattr(amounts, name) or 0 for name in ("cpu", "mem", "shm", "fgpu")}

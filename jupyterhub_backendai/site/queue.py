@@ -1,0 +1,94 @@
+"""Runs schedule passes and tells those who wait how it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..model.errors import LaunchError
+from ..model.status import Status
+from ..store import Session
+from .clock import utcnow
+
+if TYPE_CHECKING:
+    from .runtime import Site
+
+PASS_INTERVAL = 5.0  # seconds between passes that nobody asked for, while somebody waits
+AGENTS_INTERVAL = 15.0  # seconds after which what the agents have is asked again
+
+
+@dataclass
+class _Waiter:
+    tell: Callable[[Session], None]
+    placed: asyncio.Future[Session] = field(default_factory=lambda: asyncio.Future())
+
+
+class Queue:
+    """Passes over the pending sessions: at once when kicked, else on a slow timer."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self._kicked = asyncio.Event()
+        self._waiting: dict[str, _Waiter] = {}
+        self._agents_seen = 0.0
+
+    def kick(self) -> None:
+        """Something was submitted or freed: run a pass as soon as may be."""
+        self._kicked.set()
+
+    async def wait(self, session: Session, tell: Callable[[Session], None]) -> Session:
+        """Until the session has its place; `tell` gets every change of its reason or position.
+
+        Raises `LaunchError` when it is ended while it waits.
+        """
+        waiter = self._waiting[session.id] = _Waiter(tell)
+        self.kick()
+        try:
+            return await waiter.placed
+        finally:
+            del self._waiting[session.id]
+
+    async def run(self) -> None:
+        """The endless work; one failing pass does not end it."""
+        while True:
+            try:
+                await asyncio.wait_for(self._kicked.wait(), PASS_INTERVAL)
+            except asyncio.TimeoutError:
+                if not self._waiting:
+                    continue
+            self._kicked.clear()
+            try:
+                await self.once()
+            except Exception:
+                self.site.log.exception("A schedule pass failed; it is tried again")
+                await asyncio.sleep(1)
+
+    async def once(self) -> None:
+        """One pass, and the news to those who wait."""
+        site = self.site
+        if time.monotonic() - self._agents_seen > AGENTS_INTERVAL:
+            await site.report_agents()
+            self._agents_seen = time.monotonic()
+        await site.db(site.store.run_pass, site.policies, site.catalog, utcnow())
+        if not self._waiting:
+            return
+        rows = await site.db(site.store.live)
+        by_id = {row.id: row for row in rows}
+        for session_id, waiter in list(self._waiting.items()):
+            self._inform(waiter, by_id.get(session_id))
+
+    @staticmethod
+    def _inform(waiter: _Waiter, row: Session | None) -> None:
+        if waiter.placed.done():
+            return
+        if row is None or row.status not in {Status.PENDING, Status.SCHEDULED}:
+            waiter.placed.set_exception(
+                LaunchError("cancelled", "The session was cancelled while it was in line.")
+            )
+        elif row.status is Status.SCHEDULED:
+            waiter.placed.set_result(row)
+        else:
+            waiter.tell(row)

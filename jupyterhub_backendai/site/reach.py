@@ -1,0 +1,183 @@
+"""How containers reach the Hub: found before it starts, tested once it listens.
+
+A Hub that its containers cannot reach is the classic failure of DockerSpawner installations; it
+shows as a start that times out minutes later. Here it is one line in the log at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from traitlets.config import Config
+from traitlets.log import get_logger
+
+from ..engine.base import LABEL_HUB, EngineError
+from ..engine.docker import DockerHost
+
+if TYPE_CHECKING:
+    from .runtime import Site
+
+HUB_ADDRESS_TRAITS = ("hub_ip", "hub_bind_url", "hub_connect_ip", "hub_connect_url")
+PROBE_TIMEOUT = 10  # seconds for the container's request to the Hub
+_PROBE = (
+    "import sys, urllib.request\n"
+    "print(urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2])).status)\n"
+)
+
+
+def hub_address(c: Config) -> dict[str, Any] | None:
+    """Values for `c.JupyterHub` under which local containers reach the Hub's API; None if unknown.
+
+    On the host itself that is the gateway of the containers' network, which only containers and
+    the host see. In a container it is the Hub's own address on the containers' network.
+    """
+    client_options = dict(c.DockerSpawner.get("client_kwargs", {}))
+    network_name = c.DockerSpawner.get("network_name", "bridge")
+    try:
+        client = docker.APIClient(
+            version="auto", timeout=10, **{**docker.utils.kwargs_from_env(), **client_options}
+        )
+        network = client.inspect_network(network_name)
+        for gateway in filter(_is_ours, _gateways(network)):
+            return {"hub_ip": gateway}
+        own = _own_address(client, network_name)
+        return {"hub_ip": "0.0.0.0", "hub_connect_ip": own} if own else None
+    except (DockerException, APIError, OSError) as error:
+        get_logger().error(
+            "Docker does not answer, so the address under which containers reach the Hub is not "
+            "known (%s). Start Docker, or set c.JupyterHub.hub_ip.",
+            error,
+        )
+    return None
+
+
+def _gateways(network: Mapping[str, Any]) -> list[str]:
+    """Addresses of the host on the network. Docker leaves out the default one of `bridge` until
+    its first restart; it is the first of the subnet."""
+    found = []
+    for entry in network["IPAM"]["Config"] or ():
+        subnet = ipaddress.ip_network(entry["Subnet"], strict=False)
+        found.append(entry.get("Gateway") or str(subnet.network_address + 1))
+    return found
+
+
+def _is_ours(address: str) -> bool:
+    """Whether this machine has the address: then the Hub can listen there."""
+    if not address:
+        return False
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((address, 0))
+        except OSError:
+            return False
+    return True
+
+
+def _own_address(client: docker.APIClient, network_name: str) -> str | None:
+    """This container's address on the network; its host name is its id unless somebody set one."""
+    try:
+        found = client.inspect_container(socket.gethostname())
+    except NotFound:
+        return socket.gethostname()
+    networks: Mapping[str, Any] = found["NetworkSettings"]["Networks"]
+    if network_name in networks:
+        return str(networks[network_name]["IPAddress"])
+    get_logger().error(
+        "The Hub's container is not on the network %s of its sessions. Connect it there, or set "
+        "c.DockerSpawner.network_name to one of: %s.",
+        network_name,
+        ", ".join(networks),
+    )
+    return None
+
+
+async def check_hub_access(site: Site, c: Config) -> bool:
+    """Whether a container on each agent reaches the Hub; says in the log what to do if not."""
+    api_url = await _hub_listens()
+    reached = True
+    for host in site.engine.hosts.values():
+        url = _for_agent(api_url, host.config.hub_connect_url)
+        image = await _some_image(site, host, c)
+        if image is None:
+            site.log.warning(
+                "Not tested whether containers on %s reach the Hub at %s: none of the images of "
+                "the environments is there yet.", host.name, url,
+            )  # fmt: skip
+            continue
+        problem = await _probe(host, image, url, c.DockerSpawner.get("network_name", "bridge"))
+        if problem is None:
+            site.log.info("Containers on %s reach the Hub at %s", host.name, url)
+            continue
+        reached = False
+        site.log.error(
+            "Containers on %s cannot reach the Hub at %s, so no session can start there: %s\n"
+            "Set c.JupyterHub.hub_ip to an address of this machine that containers can reach (for "
+            "the default network the gateway, often 172.17.0.1) and open its port in the firewall; "
+            "where the Hub's own address differs from what containers see, set "
+            "c.JupyterHub.hub_connect_url, or hub_connect_url of the agent.",
+            host.name, url, problem,
+        )  # fmt: skip
+    return reached
+
+
+async def _hub_listens() -> str:
+    """The Hub's API address, as soon as it answers in this process."""
+    from jupyterhub.app import JupyterHub
+
+    app = JupyterHub.instance()
+    while getattr(app, "http_server", None) is None:
+        await asyncio.sleep(0.1)
+    return str(app.hub.api_url)
+
+
+def _for_agent(api_url: str, connect_url: str) -> str:
+    if not connect_url:
+        return api_url
+    return connect_url.rstrip("/") + urlsplit(api_url).path
+
+
+async def _some_image(site: Site, host: DockerHost, c: Config) -> str | None:
+    names = [v.image for e in site.catalog.environments for v in e.versions]
+    names += [c.DockerSpawner.get("image", "")] if c.DockerSpawner.get("image") else []
+    for name in names:
+        try:
+            await host.image(name)
+        except EngineError:
+            continue
+        return name
+    return None
+
+
+async def _probe(host: DockerHost, image: str, url: str, network: str) -> str | None:
+    """None if a container of `image` gets an answer from `url`, else what went wrong."""
+
+    def run(client: docker.APIClient) -> str | None:
+        made = client.create_container(
+            image,
+            entrypoint=["python3", "-c", _PROBE],
+            command=[url, str(PROBE_TIMEOUT)],
+            labels={LABEL_HUB: "helper"},
+            host_config={"NetworkMode": network, "CapDrop": ["ALL"]},
+        )
+        try:
+            client.start(made["Id"])
+            status = client.wait(made["Id"], timeout=PROBE_TIMEOUT + 20)["StatusCode"]
+            if status == 0:
+                return None
+            lines = client.logs(made["Id"], tail=1).decode("utf-8", "replace").strip()
+            return lines or f"exit code {status}"
+        finally:
+            client.remove_container(made["Id"], force=True, v=True)
+
+    try:
+        return await host.call(run)
+    except (APIError, EngineError) as error:
+        return str(error)

@@ -1,0 +1,192 @@
+"""The parts of a site put together: what the configuration says, the store, the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from traitlets.config import Config
+from traitlets.log import get_logger
+
+from ..configuration import BackendAI, read_configuration
+from ..engine.base import AgentUnreachable, EngineError
+from ..engine.docker import DockerEngine
+from ..engine.settings import SiteSettings
+from ..model.resolve import AgentFacts, Context
+from ..model.status import IllegalTransition, Phase, Status
+from ..store import AgentReport, NotFound, Session, Store
+from .clock import utcnow
+from .folders import FolderShelf
+from .queue import Queue
+from .reconcile import Reconciler
+
+P = ParamSpec("P")
+T = TypeVar("T")
+DB_THREADS = 4
+
+# Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
+FAILED = frozenset({"start_failed", "image_missing", "start_timeout", "hub_restarted", "folder"})
+
+
+class Site:
+    """Everything of one configured site in this process. Use `Site.of`, which makes one each."""
+
+    _sites: dict[str, Site] = {}
+
+    @classmethod
+    def of(cls, config: Config, client: Mapping[str, Any]) -> Site:
+        """The site of this configuration, made and opened on first use.
+
+        `client` are the arguments of the Docker client for the agent that needs no configuration.
+        Blocking: to be called before the event loop serves, or once. Raises `ConfigurationError`.
+        """
+        key = repr((sorted(config.get("BackendAI", {}).items()), sorted(client.items())))
+        if key not in cls._sites:
+            cls._sites[key] = cls(read_configuration(config), client)
+        return cls._sites[key]
+
+    def __init__(self, configuration: BackendAI, client: Mapping[str, Any]) -> None:
+        self.log: logging.Logger | logging.LoggerAdapter[Any] = get_logger()
+        self.configuration = configuration
+        self.catalog = configuration.catalog()
+        self.policies = configuration.policies()
+        self.run_id = uuid.uuid4().hex[:12]  # this run of this process, as sessions note it
+        self.store = Store(configuration.database_url)
+        self.store.upgrade()
+        self.hub_id = configuration.hub_id or self.store.hub_id
+        self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id)
+        self.settings = SiteSettings(
+            hub_id=self.hub_id,
+            uid=configuration.uid,
+            gid=configuration.gid,
+            pids_limit=configuration.pids_limit,
+            capabilities=tuple(configuration.capabilities),
+            folder_root=configuration.folder_root_on_host or configuration.folder_root,
+            scratch_driver=configuration.scratch_driver,
+            scratch_options=dict(configuration.scratch_options),
+        )
+        self.folders = FolderShelf(self)
+        self.queue = Queue(self)
+        self.reconciler = Reconciler(self)
+        self._threads = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="backendai-db")
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._starting: asyncio.Task[None] | None = None
+
+    async def db(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A call of the store, in a thread: nothing on the loop waits for the database."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Runs `work` to its end whatever becomes of the caller; a failure is logged."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+
+        def over(done: asyncio.Task[T]) -> None:
+            self._tasks.discard(done)
+            if not done.cancelled() and (error := done.exception()) is not None:
+                self.log.error("A background task of the sessions failed", exc_info=error)
+
+        task.add_done_callback(over)
+        return task
+
+    async def ready(self) -> None:
+        """Until the agents are known and what an earlier run left is put right."""
+        if self._starting is None or self._starting.get_loop() is not asyncio.get_running_loop():
+            self._starting = asyncio.ensure_future(self._start())
+        await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        await self.report_agents()
+        await self.reconciler.at_start()
+        self.background(self.queue.run())
+        self.background(self.reconciler.run())
+
+    async def close(self) -> None:
+        """Ends the background work; sessions stay as they are."""
+        tasks = [*self._tasks, *([self._starting] if self._starting else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._starting = None
+        self._sites = {k: s for k, s in self._sites.items() if s is not self}
+        type(self)._sites = self._sites
+        await asyncio.get_running_loop().run_in_executor(None, self.store.close)
+
+    async def report_agents(self) -> None:
+        """Looks at every agent and notes what it has and whether it answers."""
+        reports = [
+            AgentReport(a.name, a.group, a.capacity, a.available, a.reason)
+            for a in await self.engine.agents()
+        ]
+        for report in reports:
+            if not report.available:
+                self.log.error("Agent %s is not available: %s", report.name, report.reason)
+        await self.db(self.store.report_agents, reports, now=utcnow())
+
+    async def context(self, user: str, groups: frozenset[str], admin: bool) -> Context:
+        """All that a request of this user is checked against."""
+        await self.ready()
+        names, agents, folders = await asyncio.gather(
+            self.db(self.store.live_names, user),
+            self.db(self.store.agents),
+            self.folders.of(user, groups),
+        )
+        return Context(
+            user=user,
+            groups=groups,
+            admin=admin,
+            catalog=self.catalog,
+            policies=self.policies,
+            folders={folder.name: folder for folder in folders},
+            names_in_use=names,
+            agents=tuple(AgentFacts(a.name, a.group, a.capacity) for a in agents),
+        )
+
+    async def move(self, session_id: str, to: Status, phase: Phase, **more: Any) -> Session:
+        """One status change, now. Raises `IllegalTransition` and `NotFound`."""
+        return await self.db(self.store.move, session_id, to, phase=phase, now=utcnow(), **more)
+
+    async def end(
+        self, session_id: str, reason_code: str, reason: str, exit_code: int | None = None
+    ) -> None:
+        """Ends a session from whatever status: its containers and scratch go, then its allocation.
+
+        Safe to call twice, and by two at once. Where the agent does not answer the session stays
+        TERMINATING and the reconciler goes on with it.
+        """
+        session = await self.db(self.store.get, session_id)
+        why = {"reason_code": reason_code, "reason": reason, "message": reason}
+        try:
+            if session.status in {Status.PENDING, Status.SCHEDULED}:
+                await self.move(session_id, Status.CANCELLED, Phase.CANCEL, **why)
+            elif not session.status.is_final:
+                await self._terminate(session, why, exit_code)
+        except (IllegalTransition, NotFound):
+            self.log.debug("Session %s was ended by somebody else meanwhile", session_id)
+        finally:
+            self.queue.kick()
+
+    async def _terminate(
+        self, session: Session, why: Mapping[str, str], exit_code: int | None
+    ) -> None:
+        if session.status is not Status.TERMINATING:
+            session = await self.move(
+                session.id, Status.TERMINATING, Phase.TERMINATE, exit_code=exit_code, **why
+            )
+        if session.agent is not None:
+            try:
+                await self.engine.remove_session(session.agent, session.id)
+            except AgentUnreachable as error:
+                self.log.warning("Session %s cannot be removed yet: %s", session.id, error)
+                return
+            except EngineError as error:
+                # The agent is not configured any more: nothing of it can be removed from here.
+                self.log.error("Session %s: %s", session.id, error)
+        final = Status.ERROR if why["reason_code"] in FAILED else Status.TERMINATED
+        await self.move(session.id, final, Phase.TERMINATE, exit_code=exit_code, **why)

@@ -1,0 +1,92 @@
+"""Reshapes what the options form and links send into a spec. Judges nothing: `resolve` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Form = Mapping[str, Sequence[Any]]
+
+# What a link may propose. A link is followed without a confirmation by this Hub's own door, so
+# nothing with a side effect is in it: no command, no variables, no new folder, no image by hand.
+LINK_FIELDS = frozenset(
+    {"name", "environment", "version", "resource_group", "preset", "cpu", "mem", "shm", "fgpu",
+     "project", "ports", "mount"}
+)  # fmt: skip
+
+
+def _first(form: Form, name: str) -> str:
+    values = form.get(name) or ()
+    value = values[0] if values else ""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _all(form: Form, name: str) -> list[str]:
+    return [value.strip() for value in form.get(name) or () if isinstance(value, str)]
+
+
+def _gigabytes(text: str) -> str:
+    """A plain number in the form is GB; anything with a unit stays as typed."""
+    return f"{text}g" if text and text.replace(".", "", 1).isdigit() else text
+
+
+def spec_from_form(form: Form) -> dict[str, Any]:
+    """The JSON of a SessionSpec from form fields (lists of strings); untouched fields left out."""
+    environment = _first(form, "environment")
+    spec: dict[str, Any] = {
+        "type": _first(form, "type"),
+        "name": _first(form, "name"),
+        "project": _first(form, "project"),
+        "environment": environment,
+        "version": _first(form, f"version.{environment}") or _first(form, "version"),
+        "image": _first(form, "image"),
+        "resource_group": _first(form, "resource_group"),
+        "agent": _first(form, "agent"),
+        "preset": _first(form, "preset"),
+        "preopen_ports": _first(form, "ports"),
+    }
+    spec = {key: value for key, value in spec.items() if value}
+    if spec.get("image"):
+        spec.pop("environment", None)
+        spec.pop("version", None)
+    resources = {
+        "cpu": _first(form, "cpu"),
+        "mem": _gigabytes(_first(form, "mem")),
+        "shm": _gigabytes(_first(form, "shm")),
+        "fgpu": _first(form, "fgpu"),
+    }
+    spec["resources"] = {key: value for key, value in resources.items() if value}
+    threads = {"omp": _first(form, "omp"), "openblas": _first(form, "openblas")}
+    spec["threads"] = {key: value for key, value in threads.items() if value}
+    spec["env"] = _variables(form)
+    spec["mounts"] = _mounts(form)
+    return {key: value for key, value in spec.items() if value}
+
+
+def _variables(form: Form) -> list[dict[str, str]]:
+    names = _all(form, "env_name")
+    values = [v for v in form.get("env_value") or () if isinstance(v, str)]
+    values += [""] * (len(names) - len(values))
+    rows = zip(names, values, strict=False)
+    return [{"name": name, "value": value} for name, value in rows if name or value]
+
+
+def _mounts(form: Form) -> list[dict[str, Any]]:
+    mounts: list[dict[str, Any]] = []
+    for folder in _all(form, "mount"):
+        mount: dict[str, Any] = {"folder": folder}
+        if path := _first(form, f"mount_path.{folder}"):
+            mount["path"] = path
+        if permission := _first(form, f"mount_permission.{folder}"):
+            mount["permission"] = permission
+        mounts.append(mount)
+    mounts += [{"folder": name, "create": True} for name in _all(form, "new_folder") if name]
+    return mounts
+
+
+def form_from_link(query: Form) -> dict[str, list[Any]]:
+    """The fields of a link that are allowed in one. Raises KeyError with the first that is not."""
+    for name in query:
+        if name not in LINK_FIELDS and not name.startswith(("version.", "mount_path.")):
+            raise KeyError(name)
+    return {name: list(values) for name, values in query.items()}

@@ -1,0 +1,431 @@
+"""The way of a session inside the Hub, whatever the engine."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from jupyterhub.spawner import Spawner
+from jupyterhub.utils import make_ssl_context, url_path_join
+from traitlets import Dict, default
+
+from ..engine.base import AgentUnreachable, EngineError, ImageMissing
+from ..model.catalog import Catalog, Environment
+from ..model.errors import LaunchError, Problem, RequestError
+from ..model.resolve import Context, SessionRequest, resolve
+from ..model.rules import check_session_name
+from ..model.slots import format_bytes, format_thousandths
+from ..model.status import IllegalTransition, Phase, Status
+from ..site.clock import utcnow
+from ..site.runtime import Site
+from ..store import NotFound, Session
+from .errors import SessionSpawnError
+from .form import form_from_link, spec_from_form
+from .forms import FormState
+from .ready import wait_until_ready
+from .story import Story
+
+LOG_LINES = 15  # of a server that died at its start, for the log and its owner
+_NAME_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike
+START_MARGIN = 60  # seconds that the Hub waits longer than we do, so that ours is the message
+
+
+class LenientDict(Dict):
+    """A Dict for what is stored: anything else counts as nothing, instead of breaking a start."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        return super().validate(obj, value if isinstance(value, dict) else {})
+
+
+class SessionSpawner(Spawner):
+    """Submits a session, waits for its place, has the engine run it, and ends it."""
+
+    user_options = LenientDict()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._story = Story()
+        self._request: SessionRequest | None = None
+        self._session: Session | None = None
+        self._starting = False
+        launch_timeout: float = self.start_timeout
+        self._launch_timeout = launch_timeout
+
+    # ---- what an engine's spawner brings ------------------------------------------------------
+
+    @property
+    def site(self) -> Site:
+        """The site this spawner belongs to."""
+        raise NotImplementedError
+
+    def site_catalog(self) -> Catalog:
+        """What this user may be offered before policy; an engine may add to the configured."""
+        return self.site.catalog
+
+    async def read_image_option(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Options with the image looked up, and whether it is thereby allowed."""
+        return options, False
+
+    async def prepare(self, session: Session, request: SessionRequest) -> None:
+        """Has the image and the folders ready on the session's agent."""
+        raise NotImplementedError
+
+    async def launch(self, session: Session, request: SessionRequest) -> tuple[str, int]:
+        """Creates and starts the container; where its server will answer."""
+        raise NotImplementedError
+
+    async def check_alive(self) -> None:
+        """Raises `LaunchError` when the container that is starting has ended."""
+        raise NotImplementedError
+
+    async def settle(self) -> None:
+        """Until no call to the engine of an interrupted launch is in flight any more."""
+        raise NotImplementedError
+
+    # ---- options ------------------------------------------------------------------------------
+
+    @property
+    def forms(self) -> FormState:
+        """What this user typed last, while it is not launched."""
+        return FormState.of(self.site, self.user.name)
+
+    @default("options_form")
+    def _default_options_form(self) -> Any:
+        return lambda spawner: spawner.render_form()
+
+    @default("options_from_form")
+    def _options_from_form(self) -> Any:
+        return self._read_form
+
+    @default("apply_user_options")
+    def _default_apply_user_options(self) -> Any:
+        async def apply(spawner: SessionSpawner, options: dict[str, Any]) -> None:
+            await spawner.accept(options)
+
+        return apply
+
+    async def render_form(self) -> str:
+        """The options form for this spawner's user, as HTML."""
+        from .render import render_form
+
+        return await render_form(self)
+
+    def _read_form(self, form: Mapping[str, list[Any]]) -> dict[str, Any]:
+        quick = (form.get("quick") or [""])[0]
+        if quick == "last":
+            options = dict(self.user_options or self.orm_spawner.user_options or {})
+        elif quick == "default":
+            options = {}
+        else:
+            options = spec_from_form(form)
+        self.forms.typed(form, options)
+        return options
+
+    def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
+        """A link fills the form and never starts anything by itself: a page of anybody's could
+        contain it. So this always raises, with what there is to put right or to look through."""
+        try:
+            form = form_from_link(query_data)
+        except KeyError as error:
+            raise SessionSpawnError(
+                f"A link cannot set {str(error.args[0])[:64]}. Fill in the form instead.",
+                reason="bad_options",
+                status=400,
+            ) from None
+        self.forms.proposed(form, spec_from_form(form))
+        raise SessionSpawnError(
+            "A link filled in this form. Look it through, then launch.", reason="link", status=200
+        )
+
+    async def request_context(self) -> Context:
+        """Who asks and all that the answer depends on."""
+        groups = frozenset(group.name for group in self.user.orm_user.groups)
+        context = await self.site.context(self.user.name, groups, bool(self.user.admin))
+        catalog = self.site_catalog()
+        if catalog is not context.catalog:
+            context = replace(context, catalog=catalog)
+        return context
+
+    async def accept(self, options: dict[str, Any]) -> SessionRequest:
+        """The one check of what was asked, whichever door it came through.
+
+        Raises `SessionSpawnError` with every error.
+        """
+        self._request = None
+        options, image_allowed = await self.read_image_option(dict(options or {}))
+        context = await self.request_context()
+        if image_allowed:
+            policy = context.policy.model_copy(update={"manual_image": True})
+            context = _with_policy(context, policy)
+        try:
+            self._request = resolve(options, context)
+        except RequestError as error:
+            self.forms.refused(error.errors)
+            raise SessionSpawnError.refused(error) from None
+        # Read by the Hub before the first line of start(): the wait in line is in it.
+        self.start_timeout = int(
+            self.site.configuration.queue_timeout + self._launch_timeout + START_MARGIN
+        )
+        return self._request
+
+    # ---- start --------------------------------------------------------------------------------
+
+    async def start(self) -> tuple[str, int]:
+        """Submits the session, waits for its place, and starts it there.
+
+        Whatever interrupts it, and whenever: nothing of it is left behind.
+        """
+        self._starting = True
+        self._story = Story()
+        self._session = None
+        try:
+            await self.site.ready()
+            request = self._request or await self.accept(self.user_options)
+            await self._end_leftover()
+            self._session = await self._submit(request)
+            return await self._start_session(self._session, request)
+        except BaseException as error:
+            # Shielded: a cancelled start must still clean up, and nobody waits for it.
+            cleanup = self.site.background(self._abandon(error))
+            await asyncio.shield(cleanup)
+            raise self._for_people(error) from error
+        finally:
+            self._starting = False
+            self._request = None
+            self._story.end()
+
+    async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
+        summary = describe(request)
+        self._story.tell("asked", "Asked", summary)
+        session = await self._in_line(session)
+        self._session = session
+        self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
+        try:
+            return await asyncio.wait_for(
+                self._on_agent(session, request), timeout=self._launch_timeout
+            )
+        except asyncio.TimeoutError:
+            raise LaunchError(
+                "start_timeout",
+                f"The session did not start within {self._launch_timeout:g} seconds. "
+                "Start it again; if it happens again, tell your admin.",
+            ) from None
+
+    async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
+        move = self.site.move
+        await move(session.id, Status.PREPARING, Phase.PREPARE)
+        await self.prepare(session, request)
+        await move(session.id, Status.CREATING, Phase.CREATE)
+        self._story.tell("container", "Container", "Folders and limits are attached.")
+        ip, port = await self.launch(session, request)
+        self._story.tell("server", "Server", "Jupyter starts inside.")
+        await self._until_it_answers(ip, port)
+        self._session = await move(session.id, Status.RUNNING, Phase.START)
+        self._story.tell("ready", "Ready", "This page takes you to your session.")
+        self.forms.launched()
+        return ip, port
+
+    async def _submit(self, request: SessionRequest) -> Session:
+        site, groups = self.site, sorted(g.name for g in self.user.orm_user.groups)
+        policy = site.policies.of(self.user.name, groups)
+        names = await site.db(site.store.live_names, self.user.name)
+        try:
+            return await site.db(
+                site.store.submit,
+                request,
+                owner=self.user.name,
+                owner_groups=groups,
+                server_name=self.name,
+                name=request.name or self._free_name(names),
+                driver=site.run_id,
+                max_pending=policy.max_pending,
+                now=utcnow(),
+            )
+        except RequestError as error:
+            self.forms.refused(error.errors)
+            raise SessionSpawnError.refused(error) from None
+
+    def _free_name(self, taken: frozenset[str]) -> str:
+        """The server's own display name where it will do, else a random one."""
+        shown = str(getattr(self.orm_spawner, "display_name", "") or "")
+        try:
+            if shown and check_session_name(shown) not in taken:
+                return shown
+        except Problem:
+            self.log.debug("The display name of %s is no session name", self._log_name)
+        return "session-" + "".join(secrets.choice(_NAME_LETTERS) for _ in range(8))
+
+    async def _in_line(self, session: Session) -> Session:
+        told: tuple[int | None, str] | None = None
+
+        def tell(row: Session) -> None:
+            nonlocal told
+            if (row.position, row.reason) != told:
+                told = (row.position, row.reason)
+                title = f"In line, #{row.position}" if row.position else "In line"
+                self._story.tell("queued", title, row.reason, row.position)
+
+        timeout: float = self.site.configuration.queue_timeout
+        group = self.site.catalog.group(session.resource_group)
+        if group is not None and group.pending_timeout:
+            timeout = min(timeout, group.pending_timeout)
+        try:
+            return await asyncio.wait_for(self.site.queue.wait(session, tell), timeout)
+        except asyncio.TimeoutError:
+            raise LaunchError(
+                "queue_timeout",
+                "There was no room in time, so this session was taken out of line. "
+                "Ask for less, or start it again later.",
+            ) from None
+
+    async def _until_it_answers(self, ip: str, port: int) -> None:
+        """Until the server answers. Raises `LaunchError` after the Hub's `http_timeout`."""
+        context = None
+        scheme = "http"
+        if self.internal_ssl:
+            scheme = "https"
+            app = self.user.settings
+            context = make_ssl_context(
+                app.get("internal_ssl_key"),
+                app.get("internal_ssl_cert"),
+                cafile=app.get("internal_ssl_ca"),
+            )
+        host = f"[{ip}]" if ":" in ip else ip
+        base = self.server.base_url if self.server else "/"
+        url = url_path_join(f"{scheme}://{host}:{port}", base, "api")
+        if not await wait_until_ready(url, self.http_timeout, self.check_alive, context):
+            self.log.error("%s does not answer at %s", self._log_name, url)
+            raise LaunchError(
+                "start_timeout",
+                f"The session's Jupyter server did not answer within {self.http_timeout} seconds. "
+                "Start it again; if it happens again, tell your admin.",
+            )
+
+    async def _end_leftover(self) -> None:
+        """A session of this very server that is not over yet: of an interrupted start, or of an
+        earlier life of the Hub."""
+        site = self.site
+        left = await site.db(site.store.live_of, self.user.name, self.name)
+        if left is not None:
+            self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
+            await site.end(left.id, "restarted", "The same server was started again.")
+
+    async def _abandon(self, error: BaseException) -> None:
+        await self.settle()
+        if self._session is None:
+            return
+        code, reason = _why(error)
+        self.log.info("%s: session %s is given up: %s", self._log_name, self._session.id, reason)
+        await self.site.end(self._session.id, code, reason)
+        self.clear_state()
+
+    def _for_people(self, error: BaseException) -> BaseException:
+        if isinstance(error, (LaunchError, EngineError)):
+            code, reason = _why(error)
+            return SessionSpawnError.failed(LaunchError(code, reason))
+        return error
+
+    # ---- running ------------------------------------------------------------------------------
+
+    async def poll(self) -> int | None:
+        """None while the session starts or runs, else its exit code."""
+        raise NotImplementedError
+
+    async def progress(self) -> AsyncIterator[dict[str, Any]]:
+        """Each step of the start with its time; every open page reads it from the beginning."""
+        async for event in self._story:
+            yield event
+
+    async def session_ended(self, exit_code: int | None, reason: str) -> None:
+        """The container ended by itself: what is left of it goes, and the history says why."""
+        session = self._session or await self._find_session()
+        if session is not None:
+            await self.site.end(session.id, "exited", reason, exit_code)
+        self._session = None
+
+    async def _find_session(self) -> Session | None:
+        site = self.site
+        return await site.db(site.store.live_of, self.user.name, self.name)
+
+    async def stop(self, now: bool = False) -> None:
+        """Ends the session: container and scratch go, folders stay. Fine to call twice."""
+        await self.settle()
+        session = self._session or await self._find_session()
+        if session is not None:
+            await self.stop_gently(session, now)
+            await self.site.end(session.id, "user_requested", "You ended it.")
+        self._session = None
+        self.clear_state()
+
+    async def stop_gently(self, session: Session, now: bool) -> None:
+        """Gives the server a chance to end by itself."""
+        raise NotImplementedError
+
+    def get_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().get_state()
+        if self._session is not None:
+            state["session_id"] = self._session.id
+        return state
+
+    async def recall(self) -> Session | None:
+        """The live session of this server, after a restart of the Hub too."""
+        if self._session is None:
+            self._session = await self._find_session()
+        else:
+            try:
+                row = await self.site.db(self.site.store.get, self._session.id)
+                self._session = None if row.status.is_final else row
+            except NotFound:
+                self._session = None
+        return self._session
+
+    async def move_quietly(self, session_id: str, to: Status, phase: Phase) -> None:
+        """A status change that may have been made already."""
+        try:
+            await self.site.move(session_id, to, phase)
+        except IllegalTransition as error:
+            self.log.debug("%s: %s", self._log_name, error)
+
+
+def _with_policy(context: Context, policy: Any) -> Context:
+    """The same context with another policy for its one user."""
+    policies = context.policies.model_copy(update={"users": {context.user: policy}})
+    return replace(context, policies=policies)
+
+
+def _why(error: BaseException) -> tuple[str, str]:
+    """Reason code and sentence of what ended a start."""
+    if isinstance(error, LaunchError):
+        return error.reason, error.message
+    if isinstance(error, ImageMissing):
+        return "image_missing", (
+            "The image of this session is not on its machine and cannot be downloaded. "
+            "Choose another environment, or tell your admin."
+        )
+    if isinstance(error, AgentUnreachable):
+        return "start_failed", (
+            "The machine of this session does not answer. Start it again in a minute."
+        )
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", "You cancelled it."
+    return "start_failed", (
+        "The session could not be started. Start it again; if it happens again, tell your admin."
+    )
+
+
+def describe(request: SessionRequest, environment: Environment | None = None) -> str:
+    """A request in a line: what a person recognises it by."""
+    name = environment.label if environment else request.environment or request.image
+    version = f" {request.version}" if request.version and request.version != "default" else ""
+    cores = format_thousandths(request.cpu)
+    parts = [
+        f"{name}{version}",
+        f"{cores} {'core' if request.cpu == 1000 else 'cores'}",
+        format_bytes(request.mem),
+    ]
+    if request.fgpu:
+        parts.append(f"{format_thousandths(request.fgpu)} FGPU")
+    return ", ".join(parts)
