@@ -81,8 +81,8 @@ class BackendAI(LoggingConfigurable):
             `groups` (Hub groups; without both, everybody), `queue` (`"backfill"`: a smaller session
             may pass a larger one that waits; `"strict"`: none passes), `max_bypass` (seconds after
             which a waiting session is passed no more), `pending_timeout` (seconds; 0 is never),
-            `selection` (`"concentrated"` or `"dispersed"`), `per_session` (the most that one session
-            may have), `choose_agent`. Example::
+            `selection` (`"concentrated"` or `"dispersed"`), `per_session` (the most that one
+            session may have), `choose_agent`. Example::
 
                 c.BackendAI.resource_groups = [
                     {"name": "default"},
@@ -99,9 +99,9 @@ class BackendAI(LoggingConfigurable):
             Docker hosts that run sessions. Without any, the one Docker engine that DockerSpawner
             finds (`DOCKER_HOST`, or the local socket) is the agent `local` of the first group.
 
-            Keys: `name`, `resource_group`, `base_url` (`unix://`, `tcp://` with `tls`, or `ssh://`),
-            `tls` (arguments of `docker.tls.TLSConfig`), `reserved` (kept for the system), `capacity`
-            (instead of what the engine reports), `address` (where published ports answer, for a
+            Keys: `name`, `resource_group`, `base_url` (`unix://`, `tcp://` with `tls`, or
+            `ssh://`), `tls` (arguments of `docker.tls.TLSConfig`), `reserved` (kept for the
+            system), `capacity` (instead of what the engine reports), `address` (where published ports answer, for a
             host whose container addresses cannot be reached), `hub_connect_url` (the Hub's API as
             its containers reach it). Example::
 
@@ -190,7 +190,7 @@ class BackendAI(LoggingConfigurable):
         help=dedent(
             """
             Keep sessions, queue and history in this database: SQLite, or PostgreSQL with
-            `pip install jupyterhub-backendai[postgres]`. It is not the Hub's own database. Example::
+            `pip install jupyterhub-backendai[postgres]`. It is not the Hub's own. Example::
 
                 c.BackendAI.database_url = "postgresql+psycopg://hub:secret@db/backendai"
             """

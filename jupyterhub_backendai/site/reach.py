@@ -133,7 +133,7 @@ async def _hub_listens() -> str:
     from jupyterhub.app import JupyterHub
 
     app = JupyterHub.instance()
-    while getattr(app, "http_server", None) is None:
+    while getattr(app, "http_server", None) is None:  # noqa: ASYNC110 - the Hub has no event
         await asyncio.sleep(0.1)
     return str(app.hub.api_url)
 

@@ -361,7 +361,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 reason_code="user_requested",
                 reason="You ended it.",
             )
-        self._host = self.site.engine.host(session.agent)
+        self._host = self.site.engine.host(session.agent or "")
         if self.object_id:
             try:
                 await self.docker("stop", self.object_id, timeout=0 if now else STOP_GRACE)

@@ -51,8 +51,7 @@ class SessionSpawner(Spawner):
         self._request: SessionRequest | None = None
         self._session: Session | None = None
         self._starting = False
-        launch_timeout: float = self.start_timeout
-        self._launch_timeout = launch_timeout
+        self._launch_timeout = float(getattr(self, "start_timeout"))  # noqa: B009 - untyped trait
 
     # ---- what an engine's spawner brings ------------------------------------------------------
 
