@@ -101,9 +101,9 @@ class BackendAI(LoggingConfigurable):
 
             Keys: `name`, `resource_group`, `base_url` (`unix://`, `tcp://` with `tls`, or
             `ssh://`), `tls` (arguments of `docker.tls.TLSConfig`), `reserved` (kept for the
-            system), `capacity` (instead of what the engine reports), `address` (where published ports answer, for a
-            host whose container addresses cannot be reached), `hub_connect_url` (the Hub's API as
-            its containers reach it). Example::
+            system), `capacity` (instead of what the engine reports), `address` (where published
+            ports answer, for a host whose container addresses cannot be reached),
+            `hub_connect_url` (the Hub's API as its containers reach it). Example::
 
                 c.BackendAI.agents = [
                     {"name": "cpu-01"},
