@@ -4,6 +4,7 @@ Everything here is synchronous and thread-safe; callers on an event loop run it 
 """
 
 from .errors import NotFound, Unavailable
+from .queries import Filter
 from .records import (
     AgentReport,
     AgentState,
@@ -18,6 +19,7 @@ from .store import Store
 __all__ = [
     "AgentReport",
     "AgentState",
+    "Filter",
     "HistoryEntry",
     "Kernel",
     "NotFound",

@@ -86,6 +86,7 @@ class Database:
         """
         turn = self._turns() if alone or self.is_sqlite else nullcontext()
         with turn, _unavailable(), Session(self._writer) as session, session.begin():
+            session.connection()  # takes its turn now, not at the first statement
             if alone and not self.is_sqlite:
                 session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE})
             yield session

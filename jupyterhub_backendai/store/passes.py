@@ -167,7 +167,7 @@ def _owner_limits(db: Transaction, policies: Policies) -> dict[str, Limits]:
         .join(numbered, numbered.c.id == SessionRow.id)
         .where(numbered.c.number == 1)
     )
-    return {owner: policies.of(owner, groups).limits for owner, groups in rows.tuples()}
+    return {owner: policies.of(owner, groups).limits for owner, groups in rows}
 
 
 def _place(

@@ -19,7 +19,6 @@ from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Holding, Snapshot
 from . import agents, history, passes, queries, schema, sessions
 from .database import Database
-from .errors import Unavailable
 from .history import Outcome
 from .queries import Filter, Order
 from .records import (
@@ -278,6 +277,3 @@ class Store:
         with self._db.write() as db:
             self._db.one_by_one(db, owner)
             yield db
-
-
-__all__ = ["Filter", "Store", "Unavailable"]

@@ -1,0 +1,91 @@
+"""What tests of the store, and the processes that they start, make and check."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+from sqlalchemy import func, select, text
+
+from jupyterhub_backendai.model.catalog import Catalog
+from jupyterhub_backendai.model.policy import Policies
+from jupyterhub_backendai.model.resolve import SessionRequest
+from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.store import Session, Store
+from jupyterhub_backendai.store.tables import HELD, AllocationRow, HistoryRow, SessionRow
+
+NOW = datetime(2026, 12, 1, 9, 0, 0, 123456, tzinfo=timezone.utc)
+POLICIES, CATALOG = Policies(), Catalog()
+
+
+def after(seconds: float) -> datetime:
+    return NOW + timedelta(seconds=seconds)
+
+
+def slots(cpu: float = 1, gib: float = 1, fgpu: float = 0) -> Slots:
+    return Slots(int(cpu * 1000), int(gib * GIB), int(fgpu * 1000))
+
+
+def request(cpu: float = 1, gib: float = 1, **changes: Any) -> SessionRequest:
+    amounts = slots(cpu, gib)
+    facts: dict[str, Any] = {
+        "name": None, "type": "interactive", "environment": "python", "version": "3.11",
+        "image": "jupyter/base:1", "env": {"GREETING": "grüß dich 👋"}, "preset": "small",
+        "resource_group": "default", "agent": None, "preset_changed": False,
+        "cpu": amounts.cpu, "mem": amounts.mem, "shm": 2**26, "fgpu": 0,
+        "omp_threads": 1, "openblas_threads": 1, "mounts": (), "preopen_ports": (8080,),
+        "project": None, "priority": 10,
+    }  # fmt: skip
+    return SessionRequest(**{**facts, **changes})
+
+
+def submit(store: Store, name: str, owner: str = "ana", **changes: Any) -> Session:
+    """Queues a session on the server of the same name."""
+    facts: dict[str, Any] = {
+        "owner": owner, "owner_groups": ["lab"], "server_name": name, "name": name,
+        "driver": "hub-1", "max_pending": None, "now": NOW, "request": request(),
+    }  # fmt: skip
+    facts |= changes
+    return store.submit(facts.pop("request"), **facts)
+
+
+def run_pass(store: Store, seconds: float = 0) -> list[str]:
+    """One pass; names of those placed."""
+    return [session.name for session in store.run_pass(POLICIES, CATALOG, after(seconds))]
+
+
+def violations(store: Store) -> list[str]:
+    """Everything that must never be, as seen in one moment."""
+    found = []
+    with store._db.read() as db:
+        held = (
+            select(AllocationRow.agent, func.sum(AllocationRow.cpu), func.sum(AllocationRow.mem))
+            .where(text(HELD))
+            .group_by(AllocationRow.agent)
+        )
+        capacity = {agent.name: agent.capacity for agent in store.agents()}
+        for agent, cpu, mem in db.execute(held):
+            if cpu > capacity[agent].cpu or mem > capacity[agent].mem:
+                found.append(f"{agent} holds {cpu} cores and {mem} bytes: more than it has")
+        holders = list(db.scalars(select(AllocationRow.session_id).where(text(HELD))))
+        rows = list(db.scalars(select(SessionRow)))
+        names = [(r.owner, r.name) for r in rows if not Status(r.status).is_final]
+        if len(names) != len(set(names)):
+            found.append(f"two live sessions with one name: {sorted(names)}")
+        for row in rows:
+            status = Status(row.status)
+            if holders.count(row.id) != status.holds_resources:
+                found.append(f"{row.name} is {row.status}, held {holders.count(row.id)} times")
+            if status.holds_resources != (row.agent is not None) and not status.is_final:
+                found.append(f"{row.name} is {row.status} on {row.agent}")
+            if status.is_final != (row.ended_at is not None):
+                found.append(f"{row.name} is {row.status}, ended {row.ended_at}")
+            last = db.scalars(
+                select(HistoryRow.to_status)
+                .where(HistoryRow.session_id == row.id, HistoryRow.to_status.is_not(None))
+                .order_by(HistoryRow.id.desc())
+            ).first()
+            if last != row.status:
+                found.append(f"{row.name} is {row.status}, its history ends with {last}")
+    return found

@@ -1,0 +1,126 @@
+"""The schema: what the migrations make is what the code expects, whoever comes first."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+from store_samples import run_pass, submit
+
+from jupyterhub_backendai.model.errors import ConfigurationError
+from jupyterhub_backendai.store import Store, schema
+from jupyterhub_backendai.store.database import Database
+from jupyterhub_backendai.store.tables import Base
+
+WORKER = Path(__file__).with_name("store_worker.py")
+
+
+def upgrade(database: Database) -> None:
+    with database.migration() as connection:
+        schema.upgrade(database, connection)
+
+
+def tables(database: Database) -> set[str]:
+    with database.read() as db:
+        return set(inspect(db.connection()).get_table_names())
+
+
+def test_the_migrations_make_what_the_tables_say(database: Database) -> None:
+    upgrade(database)
+    with database.read() as db:
+        context = MigrationContext.configure(
+            db.connection(), opts={"compare_type": True, "compare_server_default": True}
+        )
+        assert compare_metadata(context, Base.metadata) == []
+
+
+def test_conditions_of_indexes(database: Database) -> None:
+    """The comparison above does not look at them."""
+    upgrade(database)
+    with database.read() as db:
+        inspector = inspect(db.connection())
+        found = {
+            index["name"]: (index["unique"], index["dialect_options"])
+            for name in tables(database)
+            for index in inspector.get_indexes(name)
+        }
+    for index in ("uq_sessions_live_name", "uq_sessions_live_server", "uq_allocations_held"):
+        unique, options = found[index]
+        assert unique
+        assert any(key.endswith("_where") for key in options), options
+
+
+def test_down_and_up_again(database: Database) -> None:
+    upgrade(database)
+    everything = tables(database)
+    revisions = ScriptDirectory.from_config(schema.configuration()).walk_revisions()
+    for script in list(revisions):
+        with database.migration() as connection:
+            schema.downgrade(connection, script.down_revision or "base")
+    assert tables(database) == {"alembic_version"}
+    upgrade(database)
+    assert tables(database) == everything == {*Base.metadata.tables, "alembic_version"}
+
+
+def test_an_upgrade_of_what_is_up_to_date_changes_nothing(store: Store, url: str) -> None:
+    session = submit(store, "train")
+    run_pass(store)
+    held, hub_id = store.allocations(), store.hub_id
+    again = Store(url)
+    again.upgrade()
+    assert again.get(session.id) == store.get(session.id)
+    assert again.allocations() == held
+    assert again.hub_id == hub_id
+    assert len(hub_id) == 8
+    again.close()
+
+
+def test_a_database_of_a_newer_version(store: Store, database: Database) -> None:
+    with database.write() as db:
+        db.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigurationError, match="newer version .*9999"):
+        store.upgrade()
+
+
+def test_processes_that_start_at_once(url: str) -> None:
+    workers = [
+        subprocess.Popen(
+            [sys.executable, WORKER, "upgrade", url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+        for _ in range(4)
+    ]
+    for worker in workers:
+        assert worker.stdout
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin
+        worker.stdin.write("go\n")
+        worker.stdin.flush()
+    said = {worker.communicate()[0] for worker in workers}
+    assert [worker.returncode for worker in workers] == [0, 0, 0, 0]
+    assert len(said) == 1
+
+
+def test_threads_that_start_at_once(url: str) -> None:
+    stores = [Store(url) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(Store.upgrade, stores))
+    assert len({store.hub_id for store in stores}) == 1
+    for store in stores:
+        store.close()
+
+
+def test_foreign_keys_hold_after_a_migration(database: Database) -> None:
+    upgrade(database)
+    with pytest.raises(Exception, match="(?i)foreign key"), database.write() as db:
+        db.execute(text("INSERT INTO kernels (session_id, name, role) VALUES ('x', 'y', 'z')"))
