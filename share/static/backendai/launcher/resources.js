@@ -1,0 +1,227 @@
+// Resource group, preset, amounts and the verdict. The figures come with the page; the server decides.
+
+const SLOTS = ["cpu", "mem", "shm", "fgpu"];
+const UNIT = { cpu: 1000, mem: GIB, shm: GIB, fgpu: 1000 };
+const LOOK = { now: ["circle-check", "bk-ok"], waits: ["hourglass-half", "bk-warn"], never: ["ban", "bk-quiet"] };
+const madeAt = view.made_at ?? performance.timeOrigin / 1000;
+
+const amountInput = (slot) => $(`#bk-${slot}`);
+const slider = (slot) => $(`[data-slider="${slot}"]`);
+const preset = () => group()?.presets.find((p) => p.name === chosen("preset")) ?? null;
+const presetCards = () => $(`[data-presets-of="${CSS.escape(group()?.name ?? "")}"]`);
+
+/** A raw amount as its number field takes it; exact for whole megabytes. */
+const shown = (slot, raw) => String(Number((raw / UNIT[slot]).toFixed(9)));
+
+/** What the number field says, raw; null when it is empty or no number. */
+function typedAmount(slot) {
+  const text = amountInput(slot)?.value.trim() ?? "";
+  return text === "" ? null : Math.round(Number(text) * UNIT[slot]);
+}
+
+const presetAmount = (slot) => preset()?.[slot] ?? (slot === "fgpu" && preset() ? 0 : null);
+
+/** What the session would have; null where the server chooses (shared memory). */
+const amount = (slot) => (slot === "fgpu" && !group()?.has_fgpu ? 0 : typedAmount(slot) ?? presetAmount(slot));
+const isOverride = (slot) => amountInput(slot) !== null && typedAmount(slot) !== null && typedAmount(slot) !== presetAmount(slot)
+  && !(slot === "fgpu" && !group()?.has_fgpu);
+const isCustom = () => SLOTS.some(isOverride);
+
+/** Fills the number fields from the preset. */
+function usePreset() {
+  for (const slot of SLOTS) {
+    const input = amountInput(slot);
+    if (input) input.value = presetAmount(slot) === null ? "" : shown(slot, presetAmount(slot));
+  }
+}
+
+const tooSmall = (p, minimum = environment()?.minimum ?? {}) =>
+  ["cpu", "mem"].find((slot) => p[slot] < (minimum[slot] ?? 0)) ?? null;
+
+/** Shows the presets of the chosen group; keeps the preset of that name, or takes the first that fits. */
+function groupChanged(wanted = chosen("preset"), keepNumbers = false) {
+  for (const block of $$("[data-presets-of]")) {
+    const mine = block.dataset.presetsOf === group()?.name;
+    block.hidden = !mine;
+    for (const input of $$("input", block)) {
+      input.disabled = !mine || "never" in input.dataset;
+      if (!mine) input.checked = false;
+    }
+  }
+  if (!wanted || !choose("preset", wanted)) firstFitting();
+  if (!keepNumbers) usePreset();
+  for (const slot of SLOTS) if (slot === "fgpu" && amountInput(slot)) $('[data-slot="fgpu"]').hidden = !group()?.has_fgpu;
+  const agents = $("#bk-agent");
+  if (!agents) return;
+  for (const options of $$("optgroup", agents)) options.hidden = options.disabled = options.dataset.group !== group()?.name;
+  if (agents.selectedOptions[0]?.closest("optgroup")?.disabled) agents.value = "auto";
+  $("#bk-agent-col").hidden = !group()?.choose_agent;
+}
+
+function firstFitting() {
+  const fits = group()?.presets.find((p) => p.verdict.code !== "never" && !tooSmall(p)) ?? group()?.presets[0];
+  if (fits) choose("preset", fits.name);
+}
+
+/** The environment changed: a preset that it cannot run on gives way, unless the numbers are the user's own. */
+function environmentChanged() {
+  for (const block of $$("[data-version-of]")) block.hidden = block.dataset.versionOf !== environment()?.name;
+  if (!isCustom() && preset() && tooSmall(preset())) {
+    firstFitting();
+    usePreset();
+  }
+}
+
+// The verdict on amounts, by the figures that came with the page.
+
+function judge(amounts) {
+  const g = group();
+  if (!g) return { code: "never", text: "There is no resource group for you.", why: "" };
+  const label = g.title || g.name;
+  const counted = ["cpu", "mem", "fgpu"].filter((slot) => amounts[slot]);
+  for (const slot of counted) {
+    const { most, why } = g.limits[slot];
+    if (amounts[slot] > most) {
+      return { code: "never", slot, text: `Never fits: asks ${AMOUNT[slot](amounts[slot])}, the most is ${AMOUNT[slot](most)}.`, why: why ? `That is ${why}.` : "" };
+    }
+  }
+  for (const slot of counted) {
+    const { left } = g.limits[slot];
+    if (left !== null && left !== undefined && amounts[slot] > left) {
+      return { code: "waits", slot, text: `Not now: ${AMOUNT[slot](left)} ${slot === "cpu" && left !== 1000 ? "are" : "is"} left to you.`, why: "End a session or ask for less." };
+    }
+  }
+  const agent = $("#bk-agent-col")?.hidden ? "auto" : chosen("agent") || "auto";
+  const agents = g.agents.filter((a) => a.available && (agent === "auto" || a.name === agent));
+  if (!agents.some((a) => counted.every((slot) => amounts[slot] <= a.free[slot]))) {
+    const where = agent === "auto" ? `No machine of ${label}` : agent;
+    const slot = counted.find((s) => agents.every((a) => amounts[s] > a.free[s]));
+    const best = slot && Math.max(0, ...agents.map((a) => a.free[slot]));
+    const why = slot
+      ? `${where} ${agent === "auto" ? "has" : "does not have"} ${AMOUNT[slot](amounts[slot])} free${agent === "auto" ? `; the most is ${AMOUNT[slot](best)}` : `, but ${AMOUNT[slot](best)}`}.`
+      : `${where} ${agent === "auto" ? "has" : "does not have"} all of it free at once.`;
+    return { code: "waits", slot, text: ahead(g.waiting), why };
+  }
+  if (g.waiting) return { code: "waits", text: ahead(g.waiting), why: `Others wait in ${label}, and who came first goes first.` };
+  return { code: "now", text: "Starts now.", why: "" };
+}
+
+const ahead = (waiting) => (waiting ? `Waits, ${waiting} ahead of you.` : "Waits in the queue.");
+const amounts = () => Object.fromEntries(SLOTS.map((slot) => [slot, amount(slot)]));
+
+/** The verdict on the form: the server's own words for a preset as it is, else by the figures. */
+function verdict() {
+  const p = preset();
+  const auto = (chosen("agent") || "auto") === "auto";
+  const mine = judge(amounts());
+  if (!p || isCustom() || !auto) return mine;
+  return { ...p.verdict, why: mine.code === p.verdict.code && p.verdict.code !== "now" && !p.verdict.text.includes(":") ? mine.why : "" };
+}
+
+// Sliders: the bar shows what is free and what is left; its end is the limit.
+
+/** The slider's step, raw: fine where the whole is small. */
+function stepOf(slot, most) {
+  if (slot === "fgpu") return 100;
+  const whole = most / UNIT[slot];
+  return UNIT[slot] * (slot === "cpu" ? (whole <= 8 ? 0.5 : 1) : whole <= 2 ? 0.0625 : whole <= 16 ? 0.25 : whole <= 64 ? 0.5 : 1);
+}
+
+function renderSlot(slot) {
+  const input = amountInput(slot), limits = group()?.limits[slot];
+  if (!input || !limits) return;
+  const mem = amount("mem") ?? limits.most;
+  const most = Math.max(slot === "shm" ? Math.min(limits.most, mem) : limits.most, 1);
+  const step = stepOf(slot, most);
+  const range = slider(slot);
+  const end = Math.max(step, Math.floor(most / step) * step);
+  Object.assign(range, { min: 0, step: step / UNIT[slot], max: end / UNIT[slot] });
+  range.value = (amount(slot) ?? 0) / UNIT[slot];
+  range.setAttribute("aria-valuetext", amount(slot) === null ? "chosen for you" : AMOUNT[slot](amount(slot)));
+  range.classList.toggle("auto", amount(slot) === null);
+  const left = Math.min(limits.left ?? most, most), free = Math.min(limits.free ?? most, left);
+  range.style.setProperty("--free", slot === "shm" ? 1 : free / end);
+  range.style.setProperty("--left", slot === "shm" ? 1 : left / end);
+  input.placeholder = amount(slot) === null ? "auto" : "";
+  $(`[data-slot="${slot}"] .bk-figs`).replaceChildren(...figures(slot, limits, most));
+  hint(slot, limits, step);
+}
+
+function figures(slot, limits, most) {
+  const figure = (label, raw) => el("span", {}, `${label} `, el("b", {}, slot === "mem" ? AMOUNT.mem(raw) : shown(slot, raw)));
+  if (slot === "shm") {
+    return [el("span", {}, amount("shm") === null ? "Chosen for you. " : "", `Part of the ${AMOUNT.mem(amount("mem") ?? most)} of memory.`)];
+  }
+  return [
+    figure("Free on one machine now", limits.free ?? most),
+    limits.left === null || limits.left === undefined ? null : figure("Left to you", limits.left),
+    figure("Limit", limits.most),
+  ].filter(Boolean);
+}
+
+/** Where this slot makes the session wait, offer what would not. */
+function hint(slot, limits, step) {
+  const place = $(`[data-slot="${slot}"] .hint`), input = amountInput(slot);
+  const now = judge(amounts());
+  const best = Math.floor(Math.min(limits.free ?? Infinity, limits.left ?? Infinity) / step) * step;
+  const better = now.code !== "now" && now.slot === slot && best > 0 && best >= (environment()?.minimum?.[slot] ?? 0)
+    && judge({ ...amounts(), [slot]: best }).code === "now";
+  place.hidden = !better;
+  if (!better) return;
+  place.replaceChildren(icon("lightbulb", "me-1 bk-quiet"), el("button", { type: "button", class: "bk-plain", onclick: () => {
+    setAmount(slot, best);
+    input.focus();
+  } }, `${AMOUNT[slot](best)} ${slot === "cpu" && best !== 1000 ? "start" : "starts"} now`));
+}
+
+function setAmount(slot, raw) {
+  amountInput(slot).value = shown(slot, raw);
+  amountInput(slot).dispatchEvent(new Event("change", { bubbles: true }));
+}
+
+function renderResources() {
+  const custom = isCustom(), cards = presetCards();
+  if (cards) {
+    $(".bk-cards", cards).classList.toggle("custom", custom);
+    const card = $(".bk-custom", cards);
+    card.hidden = !custom;
+    if (custom) {
+      const v = judge(amounts());
+      $(".base", card).textContent = preset()?.name ?? "";
+      $(".verdict", card).className = `verdict d-block mt-2 bk-13 ${LOOK[v.code][1]}`;
+      $(".verdict", card).replaceChildren(icon(LOOK[v.code][0], "me-1"), v.text.replace(/\.$/, ""));
+    }
+    for (const input of $$("input[name=preset]", cards)) {
+      const p = group().presets.find((other) => other.name === input.value);
+      const short = p && tooSmall(p);
+      const v = short && !("never" in input.dataset)
+        ? { code: "never", text: `Too small: ${environment().title || environment().name} needs ${AMOUNT[short](environment().minimum[short])}.` } : p.verdict;
+      const place = $(".verdict", input.parentElement);
+      place.className = `verdict ${LOOK[v.code]?.[1] ?? "bk-warn"}`;
+      place.replaceChildren(icon(LOOK[v.code]?.[0] ?? "hourglass-half", "me-1"), v.text.replace(/\.$/, ""));
+    }
+  }
+  SLOTS.forEach(renderSlot);
+  const threads = ["omp", "openblas"].map((name) => chosen(name)).filter(Boolean);
+  const agent = chosen("agent") || "auto";
+  $("#bk-more-says").textContent = [
+    $("#bk-agent-col") && !$("#bk-agent-col").hidden ? (agent === "auto" ? "Agent chosen for you" : `On ${agent}`) : null,
+    threads.length ? `${threads.join(" and ")} threads` : "as many threads as cores",
+  ].filter(Boolean).join(", ");
+}
+
+function initResources(changed) {
+  for (const range of $$("[data-slider]")) {
+    const slot = range.dataset.slider;
+    range.addEventListener("input", () => {
+      amountInput(slot).value = range.value;
+      changed();
+    });
+  }
+  form.addEventListener("click", (event) => {
+    if (!event.target.closest(".undo")) return;
+    usePreset();
+    changed();
+    $("input[name=preset]:checked", form)?.focus();
+  });
+}

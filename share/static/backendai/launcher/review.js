@@ -1,0 +1,90 @@
+// The review: a card for each part, with a link to edit it and what is wrong with it.
+
+function card({ title, glyph, step, width, fields, list }, ...body) {
+  const wrong = list.filter((p) => fields.test(p.field));
+  return el("div", { class: width },
+    el("section", { class: `bk-panel bk-rev ${wrong.length ? "wrong" : ""}` },
+      el("header", {}, icon(glyph, "fa-fw bk-quiet"), el("h3", {}, title),
+        el("a", { class: "bk-14", href: `#step-${step}`, "aria-label": `Edit: ${title}` }, icon("pen", "me-1"), "Edit")),
+      el("div", {}, ...body, wrong.map((p) => el("p", { class: "bk-bad bk-14 mb-0 mt-2" }, icon("circle-exclamation", "me-1"), p.message)))));
+}
+
+function facts(...pairs) {
+  return el("dl", { class: "bk-facts" }, pairs.filter((pair) => pair && pair[1]).map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
+}
+
+let valuesShown = false;
+
+function variables() {
+  const rows = $$(".bk-envrow", envRows).map((row) => $$("input", row).map((i) => i.value)).filter(([name]) => name);
+  if (!rows.length) return null;
+  return [
+    ...rows.map(([name, value]) => el("div", { class: "bk-mono" }, `${name}=${valuesShown ? value : "•".repeat(Math.min(value.length, 8))}`)),
+    el("button", { type: "button", class: "bk-plain bk-13", onclick: () => { valuesShown = !valuesShown; renderReview(problems()); } }, valuesShown ? "Hide values" : "Show values"),
+  ];
+}
+
+function imageLine() {
+  const image = chosen("image") || field(`version.${environment()?.name}`)?.selectedOptions[0]?.dataset.image;
+  return image && [el("span", { class: "bk-mono" }, image), " ",
+    el("button", { type: "button", class: "bk-plain ms-1", "aria-label": "Copy the image name", onclick: (event) => copy(image, event.currentTarget) }, icon("copy"))];
+}
+
+function amountFigures() {
+  const names = { cpu: "CPU", mem: "Memory", shm: "Shared memory", fgpu: "GPU" };
+  return el("div", { class: "bk-amounts" }, SLOTS.filter((slot) => slot !== "fgpu" || group()?.has_fgpu).map((slot) => {
+    const [number, unit] = amount(slot) === null ? ["auto", ""] : AMOUNT[slot](amount(slot)).split(" ");
+    return el("div", {}, el("span", {}, names[slot]), el("b", {}, number), ` ${unit}`);
+  }));
+}
+
+function verdictLine() {
+  const v = verdict();
+  if (v.code === "never") return null;
+  return el("div", { class: `bk-14 ${LOOK[v.code]?.[1] ?? "bk-warn"}` }, icon(LOOK[v.code]?.[0] ?? "hourglass-half", "me-1"), [v.text, v.why].filter(Boolean).join(" "));
+}
+
+function folderTable() {
+  const rows = mountRows();
+  const auto = view.folders.filter((f) => f.auto).map((f) => f.name);
+  const warning = el("div", { class: "bk-13 bk-quiet" }, "Files outside these folders go when the session ends.",
+    auto.length ? ` Mounted by itself: ${auto.join(", ")}.` : "");
+  if (!rows.length) return [el("p", { class: "bk-warn mb-2" }, icon("triangle-exclamation", "me-1"), "No folder is mounted."), el("div", { class: "bk-13 bk-quiet" }, "Everything you save in this session goes when it ends.")];
+  return [el("dl", { class: "bk-facts mb-2" }, rows.map((row) => [
+    el("dt", { class: "text-body" }, row.dataset.folder.split("/").pop(), row.classList.contains("new") ? el("span", { class: "bk-tag ms-2" }, "new") : null),
+    el("dd", {}, el("span", { class: "bk-mono" }, placeOf(row)), el("span", { class: "bk-quiet bk-13 ms-2" }, permissionOf(row))),
+  ])), warning];
+}
+
+function renderReview(list) {
+  const e = environment(), g = group(), select = field(`version.${e?.name}`);
+  const base = preset() ? (isCustom() ? `Custom, changed from ${preset().name}` : `Preset ${preset().name}`) : "Custom";
+  $("#bk-review").replaceChildren(
+    card({ title: "Session type", glyph: "display", step: 1, width: "col-md-6", fields: /^(type|name|project)/, list },
+      facts(["Type", "Interactive"], ["Name", chosen("name") || "made up for you"], field("project") ? ["Project", chosen("project") || "chosen for you"] : null)),
+    card({ title: "Environment", glyph: e?.icon || "cube", step: 2, width: "col-md-6", fields: /^(environment|version|image|env)/, list },
+      facts(chosen("image") ? null : ["Environment", e && `${e.title || e.name} ${select?.value === "default" ? "" : select?.value ?? ""}`.trim()], ["Image", imageLine()], ["Variables", variables()])),
+    card({ title: "Resources", glyph: "microchip", step: 2, width: "col-12", fields: /^(resource|preset|threads|agent)/, list },
+      amountFigures(), el("div", { class: "bk-14 bk-quiet mb-1" }, `${base} in ${g?.title || g?.name}. ${$("#bk-more-says").textContent}.`), verdictLine()),
+    card({ title: "Data and storage", glyph: "folder", step: 3, width: "col-md-7", fields: /^mounts/, list },
+      ...(view.folders_enabled ? folderTable() : ["This Hub has no folders yet. Everything you save goes when the session ends."])),
+    card({ title: "Network", glyph: "network-wired", step: 4, width: "col-md-5", fields: /^preopen_ports/, list },
+      el("span", { class: "d-block bk-14 bk-quiet mb-2" }, "Preopen ports"),
+      el("div", { class: "d-flex flex-wrap gap-2" }, ports().map(({ text, wrong }) => el("span", { class: `bk-tag bk-num ${wrong ? "bad" : ""}` }, wrong ? icon("circle-exclamation") : null, text)),
+        ports().length ? null : "None")),
+  );
+}
+
+/** What the rail says under each step. */
+function summaries() {
+  const e = environment(), folders = mountRows().length, open = ports().length;
+  const version = field(`version.${e?.name}`)?.value;
+  const mine = SLOTS.filter((slot) => slot !== "shm" && amount(slot)).map((slot) => AMOUNT[slot](amount(slot))).join(", ");
+  return [
+    ["Interactive", chosen("name")].filter(Boolean).join(", "),
+    [chosen("image") || `${e?.title || e?.name || ""} ${version && version !== "default" ? version : ""}`.trim(), mine].filter(Boolean).join(", "),
+    folders ? `${folders} ${folders === 1 ? "folder" : "folders"}` : "No folder",
+    open ? `${open === 1 ? "Port" : "Ports"} ${ports().map((p) => p.text).join(", ")}` : "No port",
+    "Nothing starts before this",
+  ];
+}

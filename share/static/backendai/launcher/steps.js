@@ -1,0 +1,311 @@
+// The launcher: five steps, one at a time, and what keeps them, the address and the verdict together.
+
+const LAST = 5;
+let current = 1;
+let furthest = 1;
+let undo = null;
+let initial = []; // the form as the server sent it
+
+function show(step, { push = true, focus = false } = {}) {
+  if (step !== current) leave();
+  const moved = step !== current;
+  current = step;
+  furthest = Math.max(furthest, step);
+  for (const section of $$(".bk-step")) section.classList.toggle("now", Number(section.dataset.step) === step);
+  if ($("#bk-quick")) $("#bk-quick").hidden = step !== 1 || fromServer.length > 0;
+  if (moved && push) history.pushState({ step }, "", hashOf(step));
+  render();
+  if (focus) {
+    $(`#step-${step}`).focus({ preventScroll: true });
+    window.scrollTo({ top: 0 });
+  }
+}
+
+/** Leaving a step judges what is in it, and takes a folder name that was typed but not added. */
+function leave() {
+  for (const control of $$("[data-field]", $(`#step-${current}`))) control.dataset.left = "1";
+  if (current === 3 && $("#bk-new")) takeNewFolder($("#bk-new"));
+}
+
+function render() {
+  renderResources();
+  renderFolders();
+  renderPorts(changed);
+  const list = problems();
+  renderProblems(list);
+  renderRail(list);
+  renderBar(list);
+  if (current === LAST) renderReview(list);
+}
+
+function renderRail(list) {
+  const says = summaries();
+  for (const item of $$(".bk-rail li")) {
+    const step = Number(item.dataset.step);
+    const wrong = list.find((p) => stepOfField(p.field) === step);
+    const state = wrong ? "bad" : step === current ? "now" : step < furthest ? "done" : "todo";
+    item.className = step === current && wrong ? "bad now" : state;
+    if (step === current) $("a", item).setAttribute("aria-current", "step");
+    else $("a", item).removeAttribute("aria-current");
+    $(".bk-dot", item).replaceChildren(wrong ? icon("exclamation") : state === "done" ? icon("check") : String(step));
+    $("small", item).textContent = wrong ? wrong.message : step === current ? "You are here" : says[step - 1];
+  }
+  $("#bk-where span span").textContent = current;
+  $("#bk-where strong").textContent = $(`.bk-rail li[data-step="${current}"] a`).textContent;
+}
+
+function renderBar(list) {
+  const box = $("#bk-verdict"), held = blocking(list), v = verdict();
+  const [glyph, look] = held.length ? ["circle-exclamation", "bk-bad"] : LOOK[v.code] ?? LOOK.waits;
+  const title = held.length ? `Put ${held.length === 1 ? "one thing" : `${held.length} things`} right to launch` : v.text.replace(/\.$/, "");
+  const then = v.code === "never" ? "" : `Then: ${v.text.charAt(0).toLowerCase()}${v.text.slice(1)}`;
+  const more = held.length ? then : [v.why, `As of ${clock(madeAt)}.`].filter(Boolean).join(" ");
+  const key = [glyph, title, more].join("|");
+  if (box.dataset.key !== key) {
+    box.dataset.key = key; // what did not change is not read aloud again
+    $(".fa", box).className = `fa fa-${glyph} ${look}`;
+    $("strong", box).textContent = title;
+    $("span span", box).textContent = more;
+  }
+  $("#bk-previous").disabled = current === 1;
+  $("#bk-next").hidden = $("#bk-skip").hidden = current === LAST;
+  $("#bk-launch").hidden = current !== LAST;
+  $("#bk-launch").disabled = held.length > 0;
+  $("#bk-reset").textContent = undo ? "Undo reset" : "Reset";
+}
+
+/** Something in the form changed: everything that shows it follows. */
+function changed() {
+  undo = null;
+  render();
+  history.replaceState({ step: current }, "", hashOf(current));
+  keepDraft(current);
+}
+
+function onEdit(event) {
+  const { target } = event;
+  if (!target.name && !target.dataset.slider) return;
+  edited(target.dataset.slider ? amountInput(target.dataset.slider) : target);
+  if (event.type === "change") {
+    target.dataset.left = "1";
+    if (target.name === "environment") environmentChanged();
+    if (target.name === "resource_group") groupChanged(chosen("preset") || undefined, isCustom());
+    if (target.name === "preset") usePreset();
+    const slot = SLOTS.find((s) => amountInput(s) === target);
+    if (slot && target.value === "" && presetAmount(slot) !== null && !target.validity.badInput) target.value = shown(slot, presetAmount(slot));
+  }
+  changed();
+}
+
+function reset() {
+  const before = undo ? null : read();
+  if (undo) write(undo);
+  else if (view.draft) {
+    dropDraft();
+    const query = new URLSearchParams(location.search);
+    query.delete("_xsrf");
+    location.replace(`${location.pathname}${query.size ? `?${query}` : ""}`); // a form with nothing typed
+    return;
+  } else {
+    write(initial);
+    fromServer = [];
+  }
+  environmentChanged();
+  changed();
+  undo = before;
+  renderBar(problems());
+}
+
+async function copy(text, button) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch { // no clipboard without https: let the person copy it
+    window.prompt("Copy this", text);
+    return;
+  }
+  const label = $("span", button), old = label?.textContent;
+  if (label) {
+    label.textContent = "Copied";
+    button.addEventListener("blur", () => { label.textContent = old; }, { once: true });
+  }
+}
+
+// Launch
+
+const NEVER_ASK = "backendai-no-folder-is-fine";
+let sure = false;
+const pressed = new Map(); // buttons disabled by a submit, and what they said
+
+function asksForFolder(quick) {
+  const mounts = quick === "last" ? view.last.spec?.mounts ?? [] : quick ? view.default?.mounts ?? [] : mountRows();
+  try {
+    return view.folders_enabled && !sure && mounts.length === 0 && !localStorage.getItem(NEVER_ASK);
+  } catch {
+    return false;
+  }
+}
+
+function onSubmit(event) {
+  const quick = event.submitter?.name === "quick" ? event.submitter.value : "";
+  if (!quick && current !== LAST) { // Enter in a field: the next step
+    event.preventDefault();
+    show(current + 1, { focus: true });
+    return;
+  }
+  leave();
+  const held = quick ? [] : blocking(problems());
+  if (held.length) {
+    event.preventDefault();
+    render();
+    goToProblem(held[0]);
+  } else if (asksForFolder(quick)) {
+    event.preventDefault();
+    askForFolder(event.submitter, quick);
+  } else {
+    keepDraft(current, true);
+    const button = event.submitter?.matches(".bk-default") ? $("#bk-launch") : event.submitter ?? $("#bk-launch");
+    // a disabled button would not be posted, so after the form has been read
+    setTimeout(() => {
+      for (const b of $$("#bk-launch, #bk-quick button")) {
+        pressed.set(b, [...b.childNodes]);
+        b.disabled = true;
+      }
+      button.replaceChildren(icon("spinner", "fa-spin me-2"), "Starting");
+    });
+  }
+}
+
+function askForFolder(submitter, quick) {
+  const dialog = $("#bk-nofolder");
+  dialog.showModal();
+  dialog.onclick = (event) => {
+    const answer = event.target.closest("[data-answer]")?.dataset.answer;
+    if (!answer) return;
+    if (answer === "create" && !createFor(quick)) return;
+    dialog.close();
+    if (answer === "back") return;
+    sure = true;
+    if ($("#bk-nofolder-never").checked) {
+      try { localStorage.setItem(NEVER_ASK, "1"); } catch { /* storage is off: it asks again */ }
+    }
+    if (answer === "create") show(LAST, { push: false });
+    form.requestSubmit(answer === "create" ? $("#bk-launch") : submitter);
+  };
+}
+
+/** The dialog's folder goes into the form; for a quick start the form first becomes what that would start. */
+function createFor(quick) {
+  const input = $("#bk-nofolder-name");
+  if (!input.value.trim() || !input.checkValidity()) return takeNewFolder(input) && false;
+  if (quick) write(quick === "last" && view.last.spec ? entriesOf(view.last.spec) : initial);
+  return takeNewFolder(input);
+}
+
+// The beginning: a link, a draft of this tab, or what the server sent.
+
+function note(...content) {
+  $("#bk-note div").replaceChildren(...content);
+  $("#bk-note").hidden = false;
+}
+
+function begin() {
+  form.noValidate = true;
+  groupChanged(chosen("preset") || undefined, true);
+  for (const slot of SLOTS) if (amountInput(slot)?.value === "" && presetAmount(slot) !== null) amountInput(slot).value = shown(slot, presetAmount(slot));
+  for (const row of $$(".bk-envrow", envRows)) if (!$("input", row).value && !$(".invalid-feedback", row).textContent) row.remove();
+  fromServer = view.errors.map((error) => ({ ...error, control: controlOf(error.field) }));
+  initial = read();
+  const { step, entries } = fromHash();
+  const kept = draft();
+  const arrived = performance.getEntriesByType("navigation")[0]?.type ?? "navigate";
+  if (view.draft || entries.length) furthest = LAST;
+  if (view.draft) return fromServer.some((p) => stepOfField(p.field)) ? -1 : LAST; // what was typed came back with the page
+  if (kept && !(kept.posted && arrived === "navigate") && !(entries.length && !step)) {
+    write(kept.entries);
+    environmentChanged();
+    if (arrived === "navigate") note("What you had typed here is back. ", el("button", { type: "button", class: "bk-plain", onclick: reset }, "Start over"));
+    return step ?? kept.step ?? 1;
+  }
+  if (entries.length) return takeLink(step, entries);
+  environmentChanged();
+  return step ?? 1;
+}
+
+function takeLink(step, entries) {
+  const missing = write(entries);
+  environmentChanged();
+  const names = entries.filter(([name]) => name === "env_name").length;
+  note("Filled in from a link. Nothing starts before you press Launch.",
+    names ? ` It names ${names === 1 ? "a variable" : `${names} variables`}: values are never in a link.` : "",
+    missing.length ? ` Not offered to you here, so left as it was: ${missing.join(", ")}.` : "");
+  return step ?? LAST;
+}
+
+function init() {
+  if ($("#bk-actions")) { // the place beside the page's heading
+    $("#bk-tools").classList.remove("js-only");
+    $("#bk-actions").append($("#bk-tools"));
+  }
+  initResources(changed);
+  initRows(changed);
+  const first = begin();
+  environmentChanged();
+  form.addEventListener("input", onEdit);
+  form.addEventListener("change", onEdit);
+  form.addEventListener("submit", onSubmit);
+  form.addEventListener("focusout", onBlur);
+  form.addEventListener("pointerdown", () => { pressing = true; });
+  for (const type of ["pointerup", "pointercancel"]) window.addEventListener(type, () => { pressing = false; });
+  root.addEventListener("click", (event) => {
+    const step = event.target.closest('a[href^="#step-"]')?.getAttribute("href").slice(6);
+    if (!step || event.defaultPrevented) return;
+    event.preventDefault();
+    show(Number(step), { focus: true });
+  });
+  for (const button of $$("[data-help]")) {
+    const text = $(`#${button.dataset.help}`);
+    text.hidden = true;
+    button.addEventListener("click", () => {
+      text.hidden = !text.hidden;
+      button.setAttribute("aria-expanded", String(!text.hidden));
+    });
+  }
+  $("#bk-next").addEventListener("click", () => show(current + 1, { focus: true }));
+  $("#bk-previous").addEventListener("click", () => show(current - 1, { focus: true }));
+  $("#bk-skip").addEventListener("click", () => show(LAST, { focus: true }));
+  $("#bk-reset").addEventListener("click", reset);
+  $("#bk-copy").addEventListener("click", (event) => copy(location.origin + location.pathname + hashOf(), event.currentTarget));
+  window.addEventListener("popstate", (event) => {
+    if (event.state?.step) show(event.state.step, { push: false, focus: true });
+    else if (fromHash().entries.length) show(takeLink(fromHash().step, fromHash().entries), { push: false });
+  });
+  window.addEventListener("pageshow", (event) => { if (event.persisted) backAgain(); });
+  show(first > 0 ? first : current, { push: false });
+  history.replaceState({ step: current }, "", first === 1 && !location.hash ? location.href : hashOf(current));
+  const wrong = fromServer.find((p) => stepOfField(p.field)) ?? fromServer[0];
+  if (wrong) goToProblem(wrong);
+  root.dataset.ready = "1";
+}
+
+let pressing = false;
+
+/** A field was left: it is judged, but nothing moves under a click that is under way. */
+function onBlur({ target }) {
+  if (!target.dataset.field) return;
+  target.dataset.left = "1";
+  if (pressing) window.addEventListener("pointerup", () => setTimeout(render), { once: true });
+  else requestAnimationFrame(render);
+}
+
+/** The browser brought the page back as it was when it was left: with its buttons pressed. */
+function backAgain() {
+  sure = false;
+  for (const [button, html] of pressed) {
+    button.disabled = false;
+    button.replaceChildren(...html);
+  }
+  pressed.clear();
+  render();
+}
+
+init();

@@ -1,0 +1,204 @@
+// The page while a session starts: a story told by the Hub's progress events, with times that run.
+
+const page = $("#backendai-pending");
+const { user, server, base, progress, spawn, xsrf } = page.dataset;
+const STORY = ["asked", "queued", "placed", "image", "container", "server", "ready"];
+const model = new URL(`${base}api/users/${encodeURIComponent(user)}/${server ? `servers/${encodeURIComponent(server)}` : "server"}`, location.href);
+const title = document.title;
+const heading = $("h1 .says", page);
+const steps = new Map(); // step -> { state, at, until, title, detail, position }
+
+let source = null;
+let cancelling = false;
+let over = false;
+let message = ""; // the last one of a failure, to show when nothing better comes
+let position = null;
+let before = null;
+
+const item = (step) => $(`[data-step="${step}"]`, page);
+const now = () => Date.now() / 1000;
+
+/** A call of the Hub's API about this very server. */
+function call(method) {
+  return fetch(model, { method, headers: { "X-XSRFToken": xsrf, Accept: "application/json" }, credentials: "same-origin", cache: "no-store" });
+}
+
+function listen() {
+  source?.close();
+  source = new EventSource(progress);
+  source.onopen = () => { // the Hub tells the whole story again to whoever comes back
+    steps.clear();
+    $(".bk-log", page).replaceChildren();
+  };
+  source.onmessage = ({ data }) => tell(JSON.parse(data));
+  source.onerror = () => { if (source.readyState === EventSource.CLOSED) ended(); };
+}
+
+function tell(event) {
+  if (over) return;
+  if (typeof event.progress === "number") progressTo(event.progress);
+  if (event.failed) message = event.html_message ? textOf(event.html_message) : event.message;
+  else if (event.backendai) advance(event.backendai);
+  log(event);
+  if (event.ready || event.failed) ended();
+  render();
+}
+
+/** What an HTML message says, without its HTML. */
+const textOf = (html) => new DOMParser().parseFromString(html, "text/html").body.textContent;
+
+function advance({ step, state, at, title: says, detail, position: place }) {
+  if (!STORY.includes(step)) return;
+  const known = steps.get(step);
+  steps.set(step, { state, at: known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
+  for (const earlier of STORY.slice(0, STORY.indexOf(step))) {
+    const entry = steps.get(earlier);
+    if (entry && entry.state !== "done") Object.assign(entry, { state: "done", until: at ?? now() });
+  }
+  const queued = steps.get("queued");
+  const next = queued?.state === "now" ? queued.position ?? null : null;
+  if (next !== position) [before, position] = [position, next];
+}
+
+function progressTo(percent) {
+  $("[role=progressbar]", page).setAttribute("aria-valuenow", String(percent));
+  $(".bk-bar-track > i", page).style.width = `${percent}%`;
+}
+
+function log(event) {
+  const says = event.message ?? (event.html_message ? textOf(event.html_message) : "");
+  if (says) $(".bk-log", page).append(el("div", {}, `${clock(event.backendai?.at ?? now(), true)} ${says}`));
+}
+
+// What is on the page
+
+function render() {
+  let last = null;
+  STORY.forEach((step, index) => {
+    const entry = steps.get(step), row = item(step);
+    row.hidden = step === "image" && !entry;
+    const state = over ? (entry?.state === "done" ? "done" : entry ? "bad" : "todo") : entry?.state ?? "todo";
+    row.className = state;
+    row.toggleAttribute("aria-current", state === "now");
+    if (state === "now") row.setAttribute("aria-current", "step");
+    const glyph = { done: "check", bad: "exclamation", now: step === "queued" ? "hourglass-half" : "spinner" }[state];
+    $(".bk-dot", row).replaceChildren(glyph ? icon(glyph, glyph === "spinner" ? "fa-spin" : "") : step === "ready" ? icon("flag-checkered") : String(number(step, index)));
+    if (entry?.title) $(".title", row).textContent = entry.title;
+    if (entry?.detail) $(".sub", row).textContent = entry.detail;
+    if (entry?.state === "now") last = entry;
+  });
+  if (!over) {
+    heading.textContent = position ? "is in line" : "is starting";
+    document.title = position ? `(#${position}) ${title}` : title;
+    const spoken = last ? [last.title, last.detail].filter(Boolean).join(". ") : "";
+    if ($("#bk-spoken").textContent !== spoken) $("#bk-spoken").textContent = spoken;
+  }
+  $("#bk-place", page).hidden = !position;
+  $("#bk-waited .label", page).textContent = position ? "Waiting for" : "On the way for";
+  $("#bk-place .bk-big", page).textContent = position ? `#${position}` : "";
+  $("#bk-place .was", page).textContent = position && before && before !== position ? `was #${before}` : "";
+  tick();
+}
+
+/** The image step is not always there, so the numbers close up. */
+const number = (step, index) => index + 1 - (index > STORY.indexOf("image") && item("image").hidden ? 1 : 0);
+
+/** The times that run. */
+function tick() {
+  const first = steps.get("asked")?.at ?? [...steps.values()][0]?.at;
+  if (first && !over) {
+    $("#bk-waited .bk-big", page).textContent = duration(now() - first);
+    $("#bk-waited .since", page).textContent = `since ${clock(first)}`;
+  }
+  for (const [step, entry] of steps) {
+    const spent = (entry.until ?? now()) - entry.at;
+    $(".when", item(step)).textContent = entry.state === "done"
+      ? (spent >= 0.05 ? duration(spent) : clock(entry.at, true))
+      : over ? "" : `${duration(spent)} so far`;
+  }
+}
+
+// The end
+
+/** The stream says it is over; the Hub says "ready" after a cancel too, so ask it what is. */
+async function ended() {
+  source.close();
+  if (cancelling || over) return;
+  let found;
+  try {
+    const reply = await call("GET");
+    found = reply.ok ? await reply.json() : reply.status === 404 ? {} : null;
+  } catch {
+    found = null;
+  }
+  if (cancelling || over) return;
+  if (found?.ready) ready();
+  else if (found === null || found.pending === "spawn") setTimeout(listen, 2000); // the Hub restarts, or is not there yet
+  else if (found.pending) setTimeout(ended, 1000);
+  else finish(message ? "did not start" : "was cancelled", message);
+}
+
+function ready() {
+  over = true;
+  heading.textContent = "is ready";
+  document.title = `Ready: ${title}`;
+  if (document.hidden && window.Notification?.permission === "granted") new Notification(`${page.dataset.name} is ready`);
+  window.location.reload(); // the Hub answers with the way to the server
+}
+
+/** Nothing more will happen: say why, keep the story, and offer the way back. */
+function finish(says, why = "") {
+  over = true;
+  source?.close();
+  page.classList.add("failed");
+  heading.textContent = says;
+  document.title = `${page.dataset.name} ${says}`;
+  $("#bk-cancel", page).hidden = $("#bk-waiting", page).hidden = true;
+  $("#bk-tell", page).hidden = true;
+  const box = $("#bk-over", page);
+  box.hidden = false;
+  box.classList.add(why ? "alert-danger" : "alert-secondary");
+  $(".bk-said", box).textContent = why ? why.replace(/^Spawn failed: /, "") : "Nothing of it is running. Your settings are kept.";
+  $("#bk-spoken").textContent = "";
+  render();
+  box.focus();
+}
+
+async function cancel() {
+  const button = $("#bk-cancel", page);
+  cancelling = true;
+  button.disabled = true;
+  button.textContent = "Cancelling";
+  $("#bk-trouble", page).hidden = true;
+  try {
+    const reply = await call("DELETE");
+    if (!reply.ok && reply.status !== 404) throw new Error((await reply.json().catch(() => ({}))).message ?? `The Hub answered ${reply.status}.`);
+    finish("was cancelled");
+  } catch (error) {
+    cancelling = false;
+    button.disabled = false;
+    button.textContent = "Cancel session";
+    $("#bk-trouble", page).hidden = false;
+    $("#bk-trouble", page).textContent = `It could not be cancelled: ${error.message} Try again.`;
+    if (source.readyState === EventSource.CLOSED) ended();
+  }
+}
+
+function offerToTell() {
+  const button = $("#bk-tell", page);
+  if (!window.Notification || !window.isSecureContext || Notification.permission === "denied") return;
+  button.hidden = false;
+  button.addEventListener("click", async () => {
+    const allowed = (await Notification.requestPermission()) === "granted";
+    button.disabled = true;
+    $("span", button).textContent = allowed ? "You will be told" : "Your browser does not allow it";
+  });
+}
+
+$("#bk-cancel", page).hidden = false;
+$("#bk-cancel", page).addEventListener("click", cancel);
+offerToTell();
+setInterval(tick, 1000);
+render();
+listen();
+window._jupyterhub_page_loaded = true;
