@@ -160,12 +160,12 @@ class DockerHost:
         """
 
         def run(client: docker.APIClient) -> None:
-            mount = {"Type": "bind", "Source": root, "Target": "/backendai-root"}
             made = client.create_container(
                 image,
                 command=["true"],
                 entrypoint=[],
-                host_config={"Mounts": [mount], "NetworkMode": "none"},
+                # `Binds` and not `Mounts`: it makes the root where it is not there yet.
+                host_config={"Binds": [f"{root}:/backendai-root"], "NetworkMode": "none"},
                 labels={LABEL_HUB: "helper"},
             )
             try:
