@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -28,7 +27,6 @@ _SETTINGS = {
     "max_connections": "200",
     "listen_addresses": "",
 }
-_numbers = count()
 
 
 def _programs() -> Path:
@@ -76,14 +74,18 @@ class Cluster:
             pytest.fail("PostgreSQL did not start:\n" + "".join(said))
         threading.Thread(target=log.read, daemon=True).start()  # so that it never blocks on us
 
-    def url(self, database: str) -> str:
-        return f"postgresql://hub@/{database}?host={self.folder}"
+    @property
+    def url(self) -> str:
+        return f"postgresql://hub@/postgres?host={self.folder}"
 
-    def do(self, statement: str) -> None:
-        with psycopg.connect(
-            host=str(self.folder), user="hub", dbname="postgres", autocommit=True
-        ) as connection:
-            connection.execute(statement)
+    def empty(self) -> None:
+        """Ends what an earlier test left and removes its tables; faster than a new database."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = 'postgres' AND pid <> pg_backend_pid()"
+            )
+            connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGINT)  # "fast": connections are cut
@@ -105,10 +107,8 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield f"sqlite:///{tmp_path}/store.sqlite"
         return
     cluster: Cluster = request.getfixturevalue("cluster")
-    name = f"test_{next(_numbers)}"
-    cluster.do(f"CREATE DATABASE {name}")
-    yield cluster.url(name)
-    cluster.do(f"DROP DATABASE {name} WITH (FORCE)")
+    cluster.empty()
+    yield cluster.url
 
 
 @pytest.fixture
