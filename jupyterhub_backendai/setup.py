@@ -70,8 +70,7 @@ def _open_site(c: Config) -> None:
         return  # only looked at: `jupyterhub token`, `--generate-config`, documentation
     from .spawner.docker import DockerSessionSpawner
 
-    spawner = DockerSessionSpawner(config=c, parent=None)
-    site = spawner.site
+    site = DockerSessionSpawner.site_of(c)
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:

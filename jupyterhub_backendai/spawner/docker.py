@@ -12,6 +12,7 @@ from docker.errors import APIError, NotFound
 from dockerspawner import DockerSpawner
 from tornado import web
 from traitlets import Bool, default
+from traitlets.config import Config
 
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..engine.docker import DockerHost, archive
@@ -59,6 +60,17 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
     def site(self) -> Site:
         """The site this spawner's configuration describes."""
         return Site.of(self.config, self._client_options())
+
+    @classmethod
+    def site_of(cls, config: Config) -> Site:
+        """The site that `config` describes, before there is a user to start anything for."""
+        wanted = Config(BackendAI=config.get("BackendAI", {}))
+        for section in cls.section_names():
+            given = config.get(section, {})
+            # Nothing else: an image, say, would have its container's name made from a user's.
+            names = [name for name in ("client_kwargs", "tls_config") if name in given]
+            wanted[section] = Config({name: given[name] for name in names})
+        return cls(config=wanted).site
 
     def _client_options(self) -> dict[str, Any]:
         options: dict[str, Any] = dict(self.client_kwargs)
