@@ -178,7 +178,7 @@ class SessionSpawner(Spawner):
         Whatever interrupts it, and whenever: nothing of it is left behind.
         """
         self._starting = True
-        self._story = Story()
+        self._begin_story()
         self._session = None
         try:
             await self.site.ready()
@@ -337,6 +337,15 @@ class SessionSpawner(Spawner):
         """Each step of the start with its time; every open page reads it from the beginning."""
         async for event in self._story:
             yield event
+
+    def clear_state(self) -> None:
+        super().clear_state()
+        # The Hub's first step of a start, long before start(): pages may follow it from here on.
+        self._begin_story()
+
+    def _begin_story(self) -> None:
+        if self._story.over:
+            self._story = Story()
 
     async def session_ended(self, exit_code: int | None, reason: str) -> None:
         """The container ended by itself: what is left of it goes, and the history says why."""

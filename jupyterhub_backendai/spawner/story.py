@@ -21,6 +21,11 @@ class Story:
         self._changed = asyncio.Event()
         self._over = False
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will be told."""
+        return self._over
+
     def tell(self, step: str, title: str, detail: str = "", position: int | None = None) -> None:
         """The start has reached `step` (or there is news of it). Texts are plain, not HTML."""
         message = f"{title}: {detail}" if detail else title
