@@ -1,0 +1,260 @@
+"""A real Hub as a process of its own, with its proxy, on free loopback ports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import docker
+import requests
+
+T = TypeVar("T")
+IMAGE = "backendai-demo:latest"
+TOKEN = "a-token-for-the-tests-of-this-hub"
+SCOPES = ["admin:users", "admin:servers", "list:users", "access:servers", "tokens", "admin:groups"]
+
+CONFIG = """\
+import json
+c = get_config()
+c.JupyterHub.bind_url = "http://127.0.0.1:{port}"
+c.ConfigurableHTTPProxy.api_url = "http://127.0.0.1:{proxy_port}"
+c.JupyterHub.hub_port = {hub_port}
+c.JupyterHub.authenticator_class = "dummy"
+c.DummyAuthenticator.password = "secret"
+c.Authenticator.allow_all = True
+c.Authenticator.admin_users = {{"admin"}}
+c.JupyterHub.services = [{{"name": "tests", "api_token": "{token}"}}]
+c.JupyterHub.load_roles = [{{"name": "tests", "services": ["tests"], "scopes": {scopes}}}]
+c.JupyterHub.cleanup_servers = False
+for _section, _values in json.loads({settings!r}).items():
+    for _name, _value in _values.items():
+        c[_section][_name] = _value
+{extra}
+from jupyterhub_backendai import setup
+setup(c)
+"""
+
+ENVIRONMENTS = [
+    {
+        "name": "python",
+        "title": "Python",
+        "description": "JupyterLab with NumPy",
+        "icon": "code",
+        "versions": [{"name": "3.11", "image": IMAGE}],
+        "minimum": {"cpu": 0.1, "mem": "128m"},
+        "apps": ["jupyterlab"],
+    }
+]
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_for(what: str, check: Callable[[], T], timeout: float = 60) -> T:
+    """The first true value of `check`; fails with `what` and the last value after `timeout`."""
+    deadline = time.monotonic() + timeout
+    value: Any = None
+    while time.monotonic() < deadline:
+        value = check()
+        if value:
+            return value
+        time.sleep(0.05)
+    raise AssertionError(f"waited {timeout} s for {what}; last: {value!r}")
+
+
+@dataclass
+class Hub:
+    """One Hub in one directory; may be started, killed and started again."""
+
+    directory: Path
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    extra: str = ""
+    command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "jupyterhub"])
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.port, self.proxy_port, self.hub_port = free_port(), free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.api = requests.Session()
+        self.api.headers["Authorization"] = f"token {TOKEN}"
+        self.docker = docker.from_env()
+
+    # ---- process ----
+
+    def write_config(self) -> Path:
+        settings = {
+            "BackendAI": {"environments": ENVIRONMENTS, "check_hub_access": False},
+        }
+        for section, values in self.settings.items():
+            settings[section] = {**settings.get(section, {}), **values}
+        path = self.directory / "jupyterhub_config.py"
+        path.write_text(
+            CONFIG.format(
+                port=self.port,
+                proxy_port=self.proxy_port,
+                hub_port=self.hub_port,
+                token=TOKEN,
+                scopes=SCOPES,
+                settings=json.dumps(settings),
+                extra=self.extra,
+            )
+        )
+        return path
+
+    def start(self, wait: bool = True) -> Hub:
+        config = self.write_config()
+        self.log = open(self.directory / "hub.log", "ab")  # noqa: SIM115 - open while it runs
+        self.process = subprocess.Popen(
+            [*self.command, "-f", str(config)],
+            cwd=self.directory,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **self.environment},
+            start_new_session=True,
+        )
+        if wait:
+            wait_for("the Hub to answer", self._answers)
+        return self
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log_text()[-3000:]
+        with contextlib.suppress(requests.ConnectionError):
+            return self.api.get(f"{self.url}/hub/api/users", timeout=5).status_code == 200
+        return False
+
+    def kill(self) -> None:
+        """kill -9 of the Hub alone; its proxy goes on."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """Ends Hub and proxy."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+    def end(self) -> None:
+        """Ends all, with what it made in Docker."""
+        self.stop()
+        hub_id = self.hub_id
+        if hub_id:
+            label = {"label": f"backendai.hub={hub_id}"}
+            for container in self.docker.containers.list(all=True, filters=label):
+                with contextlib.suppress(docker.errors.APIError):
+                    container.remove(force=True, v=True)
+            for volume in self.docker.volumes.list(filters=label):
+                with contextlib.suppress(docker.errors.APIError):
+                    volume.remove(force=True)
+
+    def log_text(self) -> str:
+        return (self.directory / "hub.log").read_text(errors="replace")
+
+    # ---- database ----
+
+    def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        path = self.directory / "backendai.sqlite"
+        if not path.exists():
+            return []
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as db:
+            db.row_factory = sqlite3.Row
+            return [dict(row) for row in db.execute(query, parameters)]
+
+    @property
+    def hub_id(self) -> str:
+        found = self.rows("select value from meta where key = 'hub_id'")
+        return str(found[0]["value"]).strip('"') if found else ""
+
+    def sessions(self, owner: str | None = None) -> list[dict[str, Any]]:
+        """Session rows, oldest first."""
+        rows = self.rows("select * from sessions order by submitted_at, id")
+        return [row for row in rows if owner is None or row["owner"] == owner]
+
+    def held(self) -> list[dict[str, Any]]:
+        """Allocations that are held now."""
+        return [row for row in self.rows("select * from allocations") if not row.get("freed_at")]
+
+    # ---- engine ----
+
+    def containers(self) -> list[Any]:
+        label = {"label": f"backendai.hub={self.hub_id}"}
+        return list(self.docker.containers.list(all=True, filters=label, ignore_removed=True))
+
+    def volumes(self) -> list[Any]:
+        return list(self.docker.volumes.list(filters={"label": f"backendai.hub={self.hub_id}"}))
+
+    # ---- API ----
+
+    def call(self, method: str, path: str, **kwargs: Any) -> requests.Response:
+        return self.api.request(method, f"{self.url}/hub/api/{path}", timeout=120, **kwargs)
+
+    def add_user(self, name: str) -> str:
+        assert self.call("POST", f"users/{name}").status_code in {201, 409}
+        return name
+
+    def launch(self, user: str, options: Any = None, server: str = "") -> requests.Response:
+        path = f"users/{user}/servers/{server}" if server else f"users/{user}/server"
+        return self.call("POST", path, json=options if options is not None else {})
+
+    def server(self, user: str, server: str = "") -> dict[str, Any]:
+        reply = self.call("GET", f"users/{user}").json()
+        return dict(reply["servers"].get(server, {}))
+
+    def until_ready(self, user: str, server: str = "", timeout: float = 60) -> dict[str, Any]:
+        def ready() -> dict[str, Any] | None:
+            model = self.server(user, server)
+            assert model.get("ready") or model.get("pending"), self.log_text()[-3000:]
+            return model if model.get("ready") else None
+
+        return wait_for(f"{user}/{server} to be ready", ready, timeout) or {}
+
+    def delete(self, user: str, server: str = "") -> requests.Response:
+        path = f"users/{user}/servers/{server}" if server else f"users/{user}/server"
+        return self.call("DELETE", path)
+
+    def until_over(self, user: str, server: str = "", timeout: float = 60) -> None:
+        wait_for(f"{user}/{server} to be over", lambda: not self.server(user, server), timeout)
+
+    def container_of(self, session_id: str) -> Any:
+        found = [c for c in self.containers() if c.labels.get("backendai.session") == session_id]
+        assert len(found) == 1, found
+        return found[0]
+
+    def run_inside(self, session_id: str, *command: str) -> str:
+        code, output = self.container_of(session_id).exec_run(list(command), user="1000:100")
+        text = output.decode("utf-8", "replace")
+        assert code == 0, text
+        return str(text)
+
+
+@contextlib.contextmanager
+def running(directory: Path, **options: Any) -> Iterator[Hub]:
+    """A started Hub, ended with all it made."""
+    hub = Hub(directory, **options)
+    try:
+        yield hub.start()
+    finally:
+        hub.end()

@@ -1,0 +1,129 @@
+"""kill -9 of the Hub, at any moment of a start: the next one puts things right."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from .harness import Hub, wait_for
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+SETTINGS = {"BackendAI": {"presets": [{"name": "small", "cpu": 0.2, "mem": "256m"}]}}
+
+
+def settled(hub: Hub) -> bool:
+    """Nothing is on its way, nothing is held or left by what is over."""
+    live = {
+        s["id"] for s in hub.sessions() if s["status"] not in {"TERMINATED", "CANCELLED", "ERROR"}
+    }
+    left = {c.labels["backendai.session"] for c in hub.containers()}
+    homes = {v.attrs["Labels"]["backendai.session"] for v in hub.volumes()}
+    held = {a["session_id"] for a in hub.held()}
+    on_the_way = {s["status"] for s in hub.sessions() if s["id"] in live} - {"RUNNING"}
+    return left <= live and homes <= live and held == live and not on_the_way
+
+
+@pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "a container", "RUNNING"])
+def test_kill_in_the_middle_of_a_start(moment: str, tmp_path: Path) -> None:
+    hub = Hub(tmp_path, settings=SETTINGS)
+    try:
+        hub.start()
+        user = hub.add_user("alice")
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(_launch, hub, user)
+            wait_for(moment, lambda: reached(hub, moment))
+            hub.kill()
+        hub.start()
+        wait_for("everything to be put right", lambda: settled(hub), timeout=60)
+        session = hub.sessions(user)[-1]
+        if session["status"] == "RUNNING":
+            assert hub.server(user).get("ready")
+        else:
+            assert session["status"] in {"ERROR", "CANCELLED", "TERMINATED"}
+            assert "restarted" in session["reason"] or "running any more" in session["reason"]
+            assert not hub.server(user).get("ready")
+            phases = hub.rows("select phase from history where session_id = ?", session["id"])
+            assert "reconcile" in {row["phase"] for row in phases}
+        # The same server can be started again at once.
+        if session["status"] != "RUNNING":
+            assert hub.launch(user).status_code in {201, 202}
+        hub.until_ready(user)
+    finally:
+        hub.end()
+
+
+def _launch(hub: Hub, user: str) -> None:
+    try:
+        hub.launch(user)
+    except OSError:
+        return  # the Hub is killed while it answers
+
+
+def reached(hub: Hub, moment: str) -> bool:
+    if moment == "a container":
+        return bool(hub.hub_id and hub.containers())
+    order = ["PENDING", "SCHEDULED", "PREPARING", "CREATING", "RUNNING"]
+    found = [s["status"] for s in hub.sessions()]
+    return bool(found) and order.index(found[-1]) >= order.index(moment)
+
+
+def test_a_running_session_survives_a_restart(tmp_path: Path) -> None:
+    hub = Hub(tmp_path, settings=SETTINGS)
+    try:
+        hub.start()
+        user = hub.add_user("alice")
+        hub.launch(user)
+        hub.until_ready(user)
+        session = hub.sessions(user)[-1]["id"]
+        container = hub.container_of(session).id
+        hub.kill()
+        hub.start()
+        wait_for("the Hub to see it", lambda: hub.server(user).get("ready"))
+        assert hub.container_of(session).id == container
+        assert hub.sessions(user)[-1]["status"] == "RUNNING"
+        assert hub.delete(user).status_code in {202, 204}
+        wait_for("it to be over", lambda: not hub.containers() and not hub.held())
+    finally:
+        hub.end()
+
+
+def test_a_container_that_died_while_the_hub_was_away(tmp_path: Path) -> None:
+    hub = Hub(tmp_path, settings=SETTINGS)
+    try:
+        hub.start()
+        user = hub.add_user("alice")
+        hub.launch(user)
+        hub.until_ready(user)
+        session = hub.sessions(user)[-1]["id"]
+        hub.kill()
+        hub.container_of(session).remove(force=True)
+        hub.start()
+        wait_for("everything to be put right", lambda: settled(hub))
+        assert hub.sessions(user)[-1]["status"] == "TERMINATED"
+        assert not hub.server(user)
+    finally:
+        hub.end()
+
+
+def test_strangers_are_left_alone(tmp_path: Path) -> None:
+    """Containers without our hub's label, or with another hub's, are never touched."""
+    hub = Hub(tmp_path, settings=SETTINGS)
+    strangers = [
+        hub.docker.containers.create("backendai-demo:latest", "true", labels=labels)
+        for labels in ({}, {"backendai.hub": "somebody-else", "backendai.session": "x"})
+    ]
+    try:
+        hub.start()
+        user = hub.add_user("alice")
+        hub.launch(user)
+        hub.kill()
+        hub.start()
+        wait_for("everything to be put right", lambda: settled(hub))
+        for stranger in strangers:
+            stranger.reload()
+    finally:
+        for stranger in strangers:
+            stranger.remove(force=True)
+        hub.end()
