@@ -140,10 +140,8 @@ class Database:
             if self.is_sqlite:
                 self._create_file()
             yield
-        except OSError as failure:
-            raise self._wrong(f"The file cannot be opened: {failure.strerror}.") from None
         except DBAPIError as failure:
-            raise self._wrong(f"The database does not answer: {_first_line(failure)}.") from failure
+            raise self._wrong(f"The database cannot be used: {_first_line(failure)}.") from failure
 
     def _create_file(self) -> None:
         """Makes the file, for us alone to read, in WAL mode.
@@ -152,19 +150,28 @@ class Database:
         take turns on: closing it would drop SQLite's own locks. So its directory is.
         """
         path = Path(str(self.url.database))
-        if not path.parent.is_dir():
-            raise self._wrong(f"There is no directory {path.parent.absolute()}.")
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as failure:
+            where = path.parent.absolute()
+            raise self._wrong(f"{where} cannot be opened: {failure.strerror}.") from None
         try:
             fcntl.flock(directory, fcntl.LOCK_EX)
-            if not path.exists():
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            self._touch(path)
             with self._engine.connect() as connection:
                 mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
             if mode != "wal":
                 raise self._wrong(f"SQLite has no write-ahead log here (its mode is {mode}).")
         finally:
             os.close(directory)
+
+    def _touch(self, path: Path) -> None:
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return  # and its rights are somebody's choice
+        except OSError as failure:
+            raise self._wrong(f"The file cannot be made: {failure.strerror}.") from None
 
     def _wrong(self, problem: str) -> ConfigurationError:
         remedy = (

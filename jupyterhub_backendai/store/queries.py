@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -104,10 +104,10 @@ def page(
     """One page of a list, and how many sessions the whole list has."""
     conditions = wanted.conditions()
     total = db.scalar(select(func.count()).select_from(SessionRow).where(*conditions)) or 0
-    keys = (_ORDERS[order], SessionRow.id)
-    ordered: Sequence[ColumnElement[Any]] = [
-        key.desc().nulls_last() if descending else key.asc().nulls_last() for key in keys
-    ]
+    key = _ORDERS[order]
+    ordered = [key.desc(), SessionRow.id.desc()] if descending else [key, SessionRow.id]
+    if order == "ended_at":  # the one that may be empty, which databases sort differently
+        ordered = [key.is_(None), *ordered]
     rows = db.scalars(
         select(SessionRow).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
     )

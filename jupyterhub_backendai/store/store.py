@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from sqlalchemy import exists, insert, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session as Transaction
 
@@ -31,7 +32,7 @@ from .records import (
     SubStep,
 )
 from .sessions import Submission
-from .tables import MetaRow
+from .tables import MetaRow, table
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,10 +56,9 @@ class Store:
         processes at once. Raises `ConfigurationError` where the database cannot be used."""
         with self._db.migration() as connection:
             schema.upgrade(self._db, connection)
-            with Transaction(connection, join_transaction_mode="rollback_only") as db:
-                if db.get(MetaRow, "hub_id") is None:
-                    db.add(MetaRow(key="hub_id", value=secrets.token_hex(4)))
-                    db.flush()
+            meta = table(MetaRow)
+            if not connection.scalar(select(exists().where(meta.c.key == "hub_id"))):
+                connection.execute(insert(meta).values(key="hub_id", value=secrets.token_hex(4)))
 
     def close(self) -> None:
         """Closes the connections to the database."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -13,7 +14,7 @@ from jupyterhub_backendai.model.resolve import SessionRequest
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.store import Session, Store
-from jupyterhub_backendai.store.tables import HELD, AllocationRow, HistoryRow, SessionRow
+from jupyterhub_backendai.store.tables import HELD, AgentRow, AllocationRow, HistoryRow, SessionRow
 
 NOW = datetime(2026, 12, 1, 9, 0, 0, 123456, tzinfo=timezone.utc)
 POLICIES, CATALOG = Policies(), Catalog()
@@ -59,33 +60,36 @@ def violations(store: Store) -> list[str]:
     """Everything that must never be, as seen in one moment."""
     found = []
     with store._db.read() as db:
-        held = (
+        held = db.execute(
             select(AllocationRow.agent, func.sum(AllocationRow.cpu), func.sum(AllocationRow.mem))
             .where(text(HELD))
             .group_by(AllocationRow.agent)
+        ).all()
+        known = db.execute(select(AgentRow.name, AgentRow.cpu, AgentRow.mem))
+        capacity = {name: (cpu, mem) for name, cpu, mem in known}
+        holders = Counter(db.scalars(select(AllocationRow.session_id).where(text(HELD))))
+        of = SessionRow
+        rows = db.execute(select(of.id, of.owner, of.name, of.status, of.agent, of.ended_at)).all()
+        last = (
+            select(func.max(HistoryRow.id))
+            .where(HistoryRow.to_status.is_not(None))
+            .group_by(HistoryRow.session_id)
         )
-        capacity = {agent.name: agent.capacity for agent in store.agents()}
-        for agent, cpu, mem in db.execute(held):
-            if cpu > capacity[agent].cpu or mem > capacity[agent].mem:
-                found.append(f"{agent} holds {cpu} cores and {mem} bytes: more than it has")
-        holders = list(db.scalars(select(AllocationRow.session_id).where(text(HELD))))
-        rows = list(db.scalars(select(SessionRow)))
-        names = [(r.owner, r.name) for r in rows if not Status(r.status).is_final]
-        if len(names) != len(set(names)):
-            found.append(f"two live sessions with one name: {sorted(names)}")
-        for row in rows:
-            status = Status(row.status)
-            if holders.count(row.id) != status.holds_resources:
-                found.append(f"{row.name} is {row.status}, held {holders.count(row.id)} times")
-            if status.holds_resources != (row.agent is not None) and not status.is_final:
-                found.append(f"{row.name} is {row.status} on {row.agent}")
-            if status.is_final != (row.ended_at is not None):
-                found.append(f"{row.name} is {row.status}, ended {row.ended_at}")
-            last = db.scalars(
-                select(HistoryRow.to_status)
-                .where(HistoryRow.session_id == row.id, HistoryRow.to_status.is_not(None))
-                .order_by(HistoryRow.id.desc())
-            ).first()
-            if last != row.status:
-                found.append(f"{row.name} is {row.status}, its history ends with {last}")
+        ends = select(HistoryRow.session_id, HistoryRow.to_status).where(HistoryRow.id.in_(last))
+        told = {row.session_id: row.to_status for row in db.execute(ends)}
+    for agent, cpu, mem in held:
+        if cpu > capacity[agent][0] or mem > capacity[agent][1]:
+            found.append(f"{agent} holds {cpu} cores and {mem} bytes: more than it has")
+    names = Counter((row.owner, row.name) for row in rows if not Status(row.status).is_final)
+    found += [f"{count} live sessions are named {n}" for n, count in names.items() if count > 1]
+    for row in rows:
+        status, what = Status(row.status), f"{row.name} is {row.status}"
+        if holders[row.id] != status.holds_resources:
+            found.append(f"{what}, held {holders[row.id]} times")
+        if status.holds_resources != (row.agent is not None) and not status.is_final:
+            found.append(f"{what} on {row.agent}")
+        if status.is_final != (row.ended_at is not None):
+            found.append(f"{what}, ended {row.ended_at}")
+        if told[row.id] != row.status:
+            found.append(f"{what}, its history ends with {told[row.id]}")
     return found

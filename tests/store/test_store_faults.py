@@ -42,7 +42,7 @@ def lines(process: subprocess.Popen[str], count: int) -> list[str]:
 
 @pytest.mark.slow
 def test_two_processes_hold_no_more_than_there_is(store: Store, url: str) -> None:
-    steps = 150
+    steps = 100
     with worker("churn", url, "one", steps) as one, worker("churn", url, "two", steps) as two:
         for process in (one, two):
             said, _ = process.communicate()
