@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from .errors import Problem
 from .rules import check_image
-from .slots import Slots, parse_bytes, parse_cpu, parse_fgpu
+from .slots import MIB, Slots, parse_bytes, parse_cpu, parse_fgpu
 
 NameStr = Annotated[
     str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]*$")
@@ -129,6 +129,8 @@ class Preset(Model):
             raise ValueError("cpu and mem must be more than 0")
         if self.shm is not None and self.shm > self.mem:
             raise ValueError("shared memory is part of memory: shm cannot be more than mem")
+        if self.shm is not None and self.shm < MIB:
+            raise ValueError("shm must be at least 1m; leave it out to have it chosen by mem")
         return self
 
     @property

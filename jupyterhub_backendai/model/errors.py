@@ -7,6 +7,12 @@ from dataclasses import dataclass
 from enum import Enum
 
 
+def shown(text: object, most: int = 60) -> str:
+    """What somebody typed, fit to stand in a sentence or a log: short, and nothing unprintable."""
+    plain = "".join(c if c.isprintable() else "?" for c in str(text)[: most + 1])
+    return plain if len(plain) <= most else plain[: most - 1] + "…"
+
+
 class Kind(Enum):
     """What a field error means to a client; the value is its HTTP status."""
 

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from .catalog import Amounts, Model
 from .slots import Limits
+
+
+def _no_shm(total: Amounts) -> Amounts:
+    if total.shm is not None:
+        raise ValueError("shm is part of mem: bound it in per_session, or leave it out here")
+    return total
+
+
+Total = Annotated[Amounts, AfterValidator(_no_shm)]
 
 
 class Policy(Model):
     """What one user may use. `total` and `max_sessions` bound all of the user's live sessions
     together (more waits); the rest bounds one request (more is refused)."""
 
-    total: Amounts = Amounts()
+    total: Total = Amounts()
     max_sessions: int | None = Field(default=None, ge=0)
     max_pending: int | None = Field(default=None, ge=0)
     per_session: Amounts = Amounts()
@@ -35,7 +45,7 @@ class Policy(Model):
 class Quota(Model):
     """What all members of a project together may hold."""
 
-    total: Amounts = Amounts()
+    total: Total = Amounts()
     max_sessions: int | None = Field(default=None, ge=0)
 
     @property

@@ -10,10 +10,12 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from .errors import Kind, Problem
+from .errors import Kind, Problem, shown
 
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
+MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"  # a file that every home begins with
+MAX_RANGE = 1000  # ports in one range as people write it; more is a mistake
 
 _NAME = re.compile(r"\w[\w.-]{2,62}\w", re.ASCII)
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
@@ -25,7 +27,9 @@ _IMAGE = re.compile(
     r"(?::[\w][\w.-]{0,127})?(?:@sha256:[0-9a-f]{64})?",
     re.ASCII,
 )
-_PORT_RANGE = re.compile(r"(\d{1,6}):(\d{1,6})")
+_IMAGE_ID = re.compile(r"(?:sha256:.*|[0-9a-f]{64})", re.ASCII | re.IGNORECASE)
+_PORT = re.compile(r"\d{1,6}", re.ASCII)
+_PORT_RANGE = re.compile(r"(\d{1,6}):(\d{1,6})", re.ASCII)
 
 # What steers the Hub's side of the server, the container or the GPU. The allocation or the Hub
 # sets these; a user's value would break the session or widen what it may reach.
@@ -36,14 +40,19 @@ _RESERVED_ENV_PREFIXES = (
     "BACKENDAI_",
     "FGPU_",
     "CUDA_MPS_",
+    "CUDA_DEVICE_MEMORY_LIMIT",
+    "CUDA_DEVICE_SM_LIMIT",
     "NB_",
 )
 _RESERVED_ENV = frozenset(
     {
         "HOME", "HOSTNAME", "USER", "LD_PRELOAD", "LD_AUDIT", "MEM_LIMIT", "MEM_GUARANTEE",
         "CPU_LIMIT", "CPU_GUARANTEE", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
-        "CUDA_DEVICE_MEMORY_LIMIT", "CUDA_DEVICE_SM_LIMIT", "GRANT_SUDO", "CHOWN_HOME",
-        "CHOWN_EXTRA", "JUPYTER_IMAGE", "JUPYTER_IMAGE_SPEC", "JUPYTER_RUNTIME_DIR",
+        "CUDA_GLOBAL_DEVICE_IDS", "CUDA_RESOURCE_VIRTUALIZED", "CUDA_MEMORY_LIMITS",
+        "CUDA_PROCESSOR_LIMITS", "CUDA_RESERVED_MEMORY", "TF_MIN_GPU_MULTIPROCESSOR_COUNT",
+        "TF_GPU_MEMORY_ALLOC", "GPU_TYPE", "GPU_MODEL_NAME", "GPU_CONFIG", "GPU_COUNT", "N_GPUS",
+        "GRANT_SUDO", "SUDO_SESSION_ENABLED", "CHOWN_HOME", "CHOWN_EXTRA",
+        "JUPYTER_IMAGE", "JUPYTER_IMAGE_SPEC", "JUPYTER_RUNTIME_DIR",
         "LOCAL_USER_ID", "LOCAL_GROUP_ID", "ADDITIONAL_GIDS",
     }
 )  # fmt: skip
@@ -65,7 +74,11 @@ _SYSTEM_DIRECTORIES = frozenset({
     "/var",
 })
 # fmt: on
-_RESERVED_FOLDERS = frozenset({".terminfo", ".jupyter", ".tmux.conf", ".ssh", "id_container"})
+_RESERVED_FOLDERS = frozenset(
+    {".terminfo", ".jupyter", ".tmux.conf", ".ssh", "id_container", MARKER}
+)
+# Folders with a place of their own: Homebrew on Linux works at this one path only.
+_PLACES = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}
 _RC_FILE = re.compile(r"\.[a-z0-9]+(?:rc|_profile)")
 
 
@@ -97,15 +110,22 @@ def check_session_name(name: str) -> str:
     raise Problem("bad_character", "A name has only letters, digits, -, _ and . in it.")
 
 
+def is_reserved_env(name: str) -> bool:
+    """Whether the Hub, the engine or the allocation sets this variable, in capitals or not."""
+    # Two underscores in front are how the Hub's own storage of options marks its encodings.
+    upper = name.upper()
+    return (
+        name.startswith("__") or upper in _RESERVED_ENV or upper.startswith(_RESERVED_ENV_PREFIXES)
+    )
+
+
 def check_env_name(name: str) -> str:
     """A variable that a user may set: well formed and not one that we or the Hub set."""
     if not _ENV_NAME.fullmatch(name) or len(name) > 128:
         raise Problem(
             "bad_name", "A variable's name has letters, digits and _, and no digit in front."
         )
-    upper = name.upper()
-    # Two underscores in front are how the Hub's own storage of options marks its encodings.
-    if name.startswith("__") or upper in _RESERVED_ENV or upper.startswith(_RESERVED_ENV_PREFIXES):
+    if is_reserved_env(name):
         raise Problem("reserved", f"{name} is set by the system. Choose another name.")
     return name
 
@@ -114,7 +134,16 @@ def check_image(image: str) -> str:
     """A well-formed image reference such as `registry.example.org/team/torch:2.9`."""
     if len(image) > 255 or not _IMAGE.fullmatch(image):
         raise Problem("bad_image", "An image is written like registry/name:tag, in small letters.")
+    if _IMAGE_ID.fullmatch(image):
+        # An id names whatever happens to be on a machine, other people's images included.
+        raise Problem("bad_image", "Name an image by its name and tag, not by its id.")
     return image
+
+
+def with_tag(image: str) -> str:
+    """A reference with the tag that it means; without one it could also be read as an id."""
+    last = image.rsplit("/", 1)[-1]
+    return image if ":" in last or "@" in last else f"{image}:latest"
 
 
 def _port_token(token: object) -> Iterable[int]:
@@ -122,15 +151,20 @@ def _port_token(token: object) -> Iterable[int]:
     if isinstance(token, int) and not isinstance(token, bool):
         return (token,)
     text = str(token).strip() if isinstance(token, str) else ""
-    if re.fullmatch(r"\d{1,6}", text):
+    if _PORT.fullmatch(text):
         return (int(text),)
     match = _PORT_RANGE.fullmatch(text)
     if not match:
-        shown = text[:20] if text else "This"
-        raise Problem("bad_port", f"{shown} is not a port. Use a number from 1024 to 65535.")
+        wrong = shown(text, 20) if text else "This"
+        raise Problem(
+            "bad_port",
+            f"{wrong} is not a port. Use a number from 1024 to 65535, or a range as 8000:8002.",
+        )
     first, last = int(match[1]), int(match[2])
-    if last < first or last - first > 1000:
+    if last < first:
         raise Problem("bad_range", f"{text} is not a range of ports: write the smaller one first.")
+    if last - first >= MAX_RANGE:
+        raise Problem("bad_range", f"{text} is too long a range: it has more than {MAX_RANGE}.")
     return range(first, last + 1)
 
 
@@ -139,8 +173,10 @@ def expand_ports(token: object) -> list[int]:
     ports = list(_port_token(token))
     for port in ports:
         if not 1024 <= port <= 65535:
+            # A number from JSON may have thousands of digits, which Python refuses to write out.
+            which = f"Port {port}" if abs(port) < 10**9 else "This port"
             raise Problem(
-                "out_of_range", f"Port {port} cannot be opened. Use a number from 1024 to 65535."
+                "out_of_range", f"{which} cannot be opened. Use a number from 1024 to 65535."
             )
         if port in _RESERVED_PORTS:
             raise Problem("reserved", f"Port {port} is used by {_RESERVED_PORTS[port]}.")
@@ -154,6 +190,15 @@ def check_folder_name(name: str) -> str:
     if name in _RESERVED_FOLDERS or _RC_FILE.fullmatch(name):
         raise Problem("reserved", f"{name} is used by the session itself. Choose another name.")
     return name
+
+
+def default_target(folder: str) -> str:
+    """Where a folder appears when nobody says where: in the home, under its own name.
+
+    `folder` is a folder's name as sessions know it, with its project in front if it has one.
+    """
+    leaf = folder.rsplit("/", 1)[-1]
+    return _PLACES.get(folder, f"{HOME}/{leaf}")
 
 
 def mount_target(path: str) -> str:
@@ -176,7 +221,8 @@ def mount_target(path: str) -> str:
             raise Problem("reserved", f"{first} is used by the session itself.")
         return target
     top = "/" + target.split("/", 2)[1]
-    if top in _SYSTEM_DIRECTORIES or target == "/":
+    # What begins with a dot there is the container engine's own (/.dockerenv).
+    if top in _SYSTEM_DIRECTORIES or target == "/" or top.startswith("/."):
         raise Problem(
             "reserved", f"{top} belongs to the system. Use a place in the home directory."
         )
@@ -184,7 +230,7 @@ def mount_target(path: str) -> str:
 
 
 def overlapping(targets: list[str]) -> set[int]:
-    """Positions of the targets that are equal to, or inside, an earlier or later one."""
+    """Positions of the targets that are equal to an earlier one, or inside any other."""
     clashes: set[int] = set()
     first_at: dict[str, int] = {}
     for index, target in enumerate(targets):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
-from .errors import Problem
+from .errors import Problem, shown
 
 SLOT_NAMES = ("cpu", "mem", "fgpu")
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
@@ -19,9 +19,10 @@ MAX_AMOUNT = 2**50  # far above any machine, far below what a 64-bit column hold
 
 _UNITS = {"": 1, "k": KIB, "m": MIB, "g": GIB, "t": TIB, "p": 2**50}
 _SIZE = re.compile(
-    r"(?P<number>\d{1,15}(?:\.\d{1,9})?)\s*(?P<unit>[kmgtp]?)(?:i?b)?", re.IGNORECASE | re.ASCII
+    r"(?P<number>\d{1,15}(?:\.\d{1,9})?|\.\d{1,9})\s*(?:(?P<unit>[kmgtp])i?)?b?",
+    re.IGNORECASE | re.ASCII,
 )
-_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?", re.ASCII)
+_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,13 @@ def _decimal(value: object) -> Decimal | None:
 
 def _thousandths(value: object, code: str, message: str) -> int:
     number = _decimal(value)
-    if number is None or number < 0:
+    if number is None or not 0 <= number * 1000 <= MAX_AMOUNT:
         raise Problem(code, message)
     scaled = number * 1000
     if scaled != int(scaled):
-        raise Problem(code, f"{value} is too fine: use at most three decimals.")
+        raise Problem(
+            "too_fine", f"{shown(number.normalize())} is too fine: use at most three decimals."
+        )
     return int(scaled)
 
 
@@ -140,7 +143,7 @@ def parse_bytes(value: object) -> int:
         match = _SIZE.fullmatch(value.strip())
         number = None
         if match:
-            number = Decimal(match["number"]) * _UNITS[match["unit"].lower()]
+            number = Decimal(match["number"]) * _UNITS[(match["unit"] or "").lower()]
     else:
         number = _decimal(value)
     if number is None or not 0 <= number <= MAX_AMOUNT:
@@ -149,8 +152,7 @@ def parse_bytes(value: object) -> int:
 
 
 def _plain(number: Decimal) -> str:
-    text = format(number.normalize(), "f")
-    return text
+    return format(number.normalize(), "f")
 
 
 def format_thousandths(amount: int) -> str:
@@ -168,7 +170,7 @@ def format_bytes(amount: int) -> str:
             hundredths = abs(amount) * 100 // size
             sign = "-" if amount < 0 else ""
             return f"{sign}{_plain(Decimal(hundredths) / 100)} {unit}"
-    return f"{amount} bytes"
+    return f"{amount} {'byte' if amount == 1 else 'bytes'}"
 
 
 def format_slot(name: str, amount: int) -> str:

@@ -5,7 +5,7 @@ Reading checks shapes and single values; `resolve.py` checks the whole against c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -14,17 +14,21 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    StrictBool,
     ValidationError,
     field_validator,
 )
 from pydantic_core import PydanticCustomError
 
 from .catalog import Bytes, Cpu, Fgpu
-from .errors import FieldError, Problem
+from .errors import FieldError, Problem, shown
 from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
 
 MAX_ENV_VALUE = 32 * 1024  # characters; the whole environment must fit an exec call
 MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
+MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
+MAX_ERRORS = 100  # told at once; whoever makes more does not read them
+MAX_PORTS = 100
 
 
 def _by(check: Any) -> BeforeValidator:
@@ -52,11 +56,19 @@ def _emptied(value: object) -> object:
     return None if value == "" else value
 
 
+def _not_bool(value: object) -> object:
+    """JSON's true is no number, though Python would count it as 1."""
+    if isinstance(value, bool):
+        raise PydanticCustomError("int_type", "Write a whole number.")
+    return value
+
+
 NotEmpty = BeforeValidator(_emptied)
+Whole = Annotated[int, BeforeValidator(_not_bool)]
 Text = Annotated[str | None, NotEmpty, Field(max_length=255)]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
-Threads = Annotated[int | None, NotEmpty, Field(ge=1, le=1000)]
+Threads = Annotated[Whole | None, NotEmpty, Field(ge=1, le=1000)]
 
 
 class _Part(BaseModel):
@@ -76,7 +88,7 @@ class Cluster(_Part):
     """How many containers a session has, and whether they may be on several agents."""
 
     mode: Literal["single-node", "multi-node"] = "single-node"
-    size: int = Field(default=1, ge=1, le=1000)
+    size: Whole = Field(default=1, ge=1, le=1000)
 
 
 class ThreadCounts(_Part):
@@ -87,15 +99,20 @@ class ThreadCounts(_Part):
 
 
 class Mount(_Part):
-    """A folder to mount: where (None: under its own name in the home), and read-only or not.
+    """A folder to mount: where (None: under its own name in the home), and read-only or not
+    (None: as the folder allows).
 
     `create` makes a folder of the user's own by that name first, unless it is there already.
     """
 
-    folder: str = Field(min_length=1, max_length=129)
+    folder: str = Field(min_length=1, max_length=320)  # a group's name, a slash, a folder's
     path: Annotated[str | None, NotEmpty, Field(max_length=255)] = None
-    permission: Literal["ro", "rw"] = "rw"
-    create: bool = False
+    permission: Annotated[Literal["ro", "rw"] | None, NotEmpty] = None
+    create: StrictBool = False
+
+
+# Stands for a mount with an error of its own, so that the others keep their places in the list.
+UNREADABLE_MOUNT = Mount.model_construct(folder="", path=None, permission="ro", create=False)
 
 
 class Batch(_Part):
@@ -119,7 +136,7 @@ class SessionSpec(_Part):
     agent: Annotated[str, Field(max_length=255)] = "auto"
     preset: Text = None
     resources: Resources = Resources()
-    count: int = Field(default=1, ge=1, le=100)
+    count: Whole = Field(default=1, ge=1, le=100)
     cluster: Cluster = Cluster()
     threads: ThreadCounts = ThreadCounts()
     mounts: tuple[Mount, ...] = Field(default=(), max_length=100)
@@ -152,6 +169,8 @@ _MESSAGES = {
     "int_parsing": "Write a whole number.",
     "int_parsing_size": "This number is far too large.",
     "int_from_float": "Write a whole number.",
+    "finite_number": "Write a whole number.",
+    "bool_type": "Write true or false.",
     "timezone_aware": "Write the time with its zone, such as 2026-12-01T09:00:00Z.",
 }
 
@@ -193,7 +212,7 @@ def _read_env(raw: Any, errors: list[FieldError]) -> dict[str, str]:
     """Variables from an object, or from rows of name and value (the form; duplicates show)."""
     rows: list[tuple[str, Any, Any]] = []
     if isinstance(raw, dict):
-        rows = [(f"env.{str(name)[:64]}", name, value) for name, value in raw.items()]
+        rows = [(f"env.{_shown(name)}", name, value) for name, value in raw.items()]
     else:
         for index, row in enumerate(raw):
             if not isinstance(row, dict) or set(row) - {"name", "value"}:
@@ -227,19 +246,32 @@ def _read_ports(raw: Any, errors: list[FieldError]) -> list[int]:
         errors.append(FieldError("preopen_ports", "list_type", "Write the ports as a list."))
         return []
     ports: list[int] = []
-    for index, token in enumerate(raw[:1000]):
+    seen: set[int] = set()
+    for index, token in enumerate(raw):
+        if len(ports) > MAX_PORTS or len(errors) >= MAX_ERRORS:
+            break
         try:
             for port in expand_ports(token):
-                if port in ports:
+                if port in seen:
                     raise Problem("duplicate", f"Port {port} is there twice. Remove one.")
+                seen.add(port)
                 ports.append(port)
         except Problem as problem:
             errors.append(problem.at(f"preopen_ports.{index}"))
+    if len(ports) > MAX_PORTS:
+        message = f"There can be at most {MAX_PORTS} ports."
+        errors.append(FieldError("preopen_ports", "too_many", message))
+        return []
     return ports
 
 
 def _unusable(value: Any, path: str, depth: int, errors: list[FieldError]) -> None:
-    """Text anywhere in `value` that could be neither stored nor passed on, and deep nesting."""
+    """What is no JSON, too deep or too long, and text that could be neither stored nor passed on.
+
+    After this nothing in `value` can surprise the code that reads it.
+    """
+    if len(errors) >= MAX_ERRORS:
+        return
     if depth > MAX_DEPTH:
         errors.append(FieldError(path, "too_deep", "This is nested too deeply."))
     elif isinstance(value, str):
@@ -247,25 +279,40 @@ def _unusable(value: Any, path: str, depth: int, errors: list[FieldError]) -> No
             check_text(value)
         except Problem as problem:
             errors.append(problem.at(path))
-    elif isinstance(value, dict):
-        for key, item in list(value.items())[:1000]:
-            _unusable(str(key), path, depth + 1, errors)
-            _unusable(item, f"{path}.{_shown(key)}".lstrip("."), depth + 1, errors)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value[:1000]):
-            _unusable(item, f"{path}.{index}", depth + 1, errors)
+    elif isinstance(value, (dict, list, tuple)):
+        if len(value) > MAX_ITEMS:
+            message = f"There can be at most {MAX_ITEMS} of these."
+            errors.append(FieldError(path, "too_long", message))
+        elif isinstance(value, dict):
+            for key, item in value.items():
+                step = f"{path}.{_shown(key)}".lstrip(".")
+                if not isinstance(key, str):
+                    errors.append(FieldError(path, "not_text", "Names of settings are text."))
+                    continue
+                _unusable(key, path, depth + 1, errors)
+                _unusable(item, step, depth + 1, errors)
+        else:
+            for index, item in enumerate(value):
+                _unusable(item, f"{path}.{index}", depth + 1, errors)
+    elif not (value is None or isinstance(value, (bool, int, float))):
+        errors.append(FieldError(path, "not_json", "Write this as JSON."))
 
 
 def _shown(key: object) -> str:
-    """A key that somebody else chose, fit to be the name of a field in an error."""
-    return str(key).encode("ascii", "replace").decode()[:64]
+    """A key that somebody else chose, fit to be part of a field's name in an error."""
+    text = key if isinstance(key, (str, int)) and not _is_huge(key) else type(key).__name__
+    return shown(str(text).encode("ascii", "replace").decode(), 64).replace("…", "...")
+
+
+def _is_huge(key: str | int) -> bool:
+    return isinstance(key, int) and abs(key) > 10**18
 
 
 def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
     """Options of any origin as a spec, with every error found. Never raises.
 
-    Fields with an error have their default in the returned spec, so that the rules on the other
-    fields can still be checked and all errors be told at once.
+    What has an error has its default in the returned spec (a mount: `UNREADABLE_MOUNT`), so that
+    the rules on the rest can still be checked and all errors be told at once.
     """
     if not isinstance(options, Mapping):
         return SessionSpec(), [FieldError("", "not_an_object", "Write the options as an object.")]
@@ -277,11 +324,25 @@ def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
     try:
         return SessionSpec.model_validate(data), errors
     except ValidationError as failure:
-        bad: set[Any] = set()
-        for error in failure.errors(include_url=False, include_input=False):
-            location = error["loc"]
-            bad.add(location[0] if location else None)
-            field = ".".join(_shown(step) for step in location)
+        found = failure.errors(include_url=False, include_input=False)
+        for error in found[: max(0, MAX_ERRORS - len(errors))]:
+            field = ".".join(_shown(step) for step in error["loc"])
             errors.append(FieldError(field, str(error["type"]), _message(error)))
-        kept = {key: value for key, value in data.items() if key not in bad}
-        return SessionSpec.model_validate(kept), errors
+        return SessionSpec.model_validate(_without(data, [e["loc"] for e in found])), errors
+
+
+def _without(data: Mapping[str, Any], places: Iterable[tuple[int | str, ...]]) -> dict[str, Any]:
+    """The same data less what is wrong at these places, and as little else as can be."""
+    kept = dict(data)
+    for place in places:
+        head, inner = place[0], place[1] if len(place) > 1 else None
+        part = kept.get(str(head))
+        if isinstance(part, dict) and inner is not None and head != "env":
+            kept[str(head)] = {key: value for key, value in part.items() if key != inner}
+        elif head == "mounts" and isinstance(part, (list, tuple)) and isinstance(inner, int):
+            mounts = list(part)
+            mounts[inner] = UNREADABLE_MOUNT
+            kept["mounts"] = mounts
+        else:
+            kept.pop(str(head), None)
+    return kept
