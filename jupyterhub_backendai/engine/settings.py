@@ -5,6 +5,7 @@ No I/O and no clock: the same input gives the same settings (the golden tests ho
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import uuid
 from collections.abc import Mapping
@@ -12,14 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..model.resolve import MountPoint, SessionRequest
-from ..model.rules import HOME
+from ..model.rules import HOME, is_reserved_env
 from .base import LABEL_CORES, LABEL_HUB, LABEL_KERNEL, LABEL_SESSION, LABEL_USER, ImageFacts
 
 SUPPORT_DIR = "/opt/backendai"
 IMPORT_DIR = f"{SUPPORT_DIR}/import"
+MAX_PART = 200  # bytes of one step of a path; file systems end at 255
 CPU_PERIOD = 100_000  # microseconds; the kernel's default, so quota = cores × period
 DEFAULT_COMMAND = ("jupyterhub-singleuser",)  # an image may have no Cmd at all
-MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,23 +78,36 @@ class ContainerSettings:
 
 
 def folder_path(root: str, owner: str, project: str | None, folder: str) -> str:
-    """Where a folder is below `root`. Owner and project are escaped by `path_part`."""
+    """Where a folder is below `root`. Owner and project are escaped by `path_part`.
+
+    Raises ValueError for a name that would lead elsewhere; `check_folder_name` lets none through.
+    """
     name = folder.rsplit("/", 1)[-1]
+    if name in {"", ".", ".."} or "\x00" in name:
+        raise ValueError(f"{folder!r} is no folder's name")
     if project is not None:
         return posixpath.join(root, "projects", path_part(project), name)
     return posixpath.join(root, "users", path_part(owner), name)
 
 
 def path_part(name: str) -> str:
-    """A name that somebody else chose as one step of a path: reversible, never `.`, `..`, `/`.
+    """A name that somebody else chose as one step of a path: never empty, `.`, `..` or with a `/`,
+    and never the same for two names.
 
-    Everything but letters, digits, `_` and `-` becomes its UTF-8 bytes as `.xx`.
+    Everything but letters, digits, `_` and `-` becomes its UTF-8 bytes as `.xx`. What would be too
+    long for a file system ends in a hash instead; `._` is in nothing else.
     """
     kept = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
-    return "".join(
-        char if char in kept else "".join(f".{byte:02x}" for byte in char.encode("utf-8"))
+    raw = name.encode("utf-8", "surrogatepass")
+    part = "".join(
+        char
+        if char in kept
+        else "".join(f".{byte:02x}" for byte in char.encode("utf-8", "surrogatepass"))
         for char in name
     )
+    if 0 < len(part) <= MAX_PART:
+        return part
+    return f"{part[:100]}._{hashlib.sha256(raw).hexdigest()}"
 
 
 def scratch_name(hub_id: str, session_id: str) -> str:
@@ -172,20 +186,24 @@ def _folder_mounts(session: SessionFacts, site: SiteSettings) -> tuple[dict[str,
 
 
 def _environment(session: SessionFacts, image: ImageFacts, site: SiteSettings) -> dict[str, str]:
-    """Ours, then the user's; the user's variables were checked against the reserved names."""
+    """Defaults, then the user's variables, then what is ours alone.
+
+    Reserved names were refused when the request was made; they are left out once more here,
+    because a request that waited may be older than a rule.
+    """
     request = session.request
-    ours = {
-        "HOME": HOME,
-        "USER": "work",
-        "JUPYTER_RUNTIME_DIR": "/tmp/.jupyter-runtime",  # noqa: S108 - inside the container
+    environment = {
         "OMP_NUM_THREADS": str(request.omp_threads),
         "OPENBLAS_NUM_THREADS": str(request.openblas_threads),
         "NPROC": str(max(1, -(-request.cpu // 1000))),
+        **{name: value for name, value in request.env.items() if not is_reserved_env(name)},
+        "HOME": HOME,
+        "USER": "work",
+        "JUPYTER_RUNTIME_DIR": "/tmp/.jupyter-runtime",  # noqa: S108 - inside the container
         "LOCAL_USER_ID": str(site.uid),
         "LOCAL_GROUP_ID": str(site.gid),
         **_backendai_variables(session, site),
     }
-    environment = {**ours, **request.env}
     # The start-up support is found first and then takes itself off the path again.
     others = environment.get("PYTHONPATH", image.env.get("PYTHONPATH", ""))
     environment["PYTHONPATH"] = f"{IMPORT_DIR}:{others}" if others else IMPORT_DIR

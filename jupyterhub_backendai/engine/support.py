@@ -10,9 +10,9 @@ from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from ..model.rules import HOME
+from ..model.rules import HOME, MARKER
 from .docker import archive
-from .settings import IMPORT_DIR, MARKER, SUPPORT_DIR, SiteSettings
+from .settings import IMPORT_DIR, SUPPORT_DIR, SiteSettings
 
 _MARKER_TEXT = b"""Files here go when the session ends. Files in mounted folders stay.
 """
