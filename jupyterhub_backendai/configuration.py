@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from textwrap import dedent
 from typing import Any, TypeVar
 
@@ -12,16 +12,14 @@ from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
 from .engine.docker import AgentConfig
-from .model.catalog import Amounts, Catalog, Environment, Preset, ResourceGroup
+from .engine.entries import AgentEntry
+from .engine.settings import CAPABILITIES
+from .model.catalog import Catalog, Environment, Preset, ResourceGroup
 from .model.errors import ConfigurationError
 from .model.policy import Policies, Policy, Quota
-from .model.slots import Slots
+from .store.database import Database
 
 T = TypeVar("T")
-_AGENT_KEYS = {
-    "name", "resource_group", "base_url", "tls", "use_ssh_client", "timeout", "capacity",
-    "reserved", "address", "hub_connect_url",
-}  # fmt: skip
 
 
 class BackendAI(LoggingConfigurable):
@@ -100,8 +98,9 @@ class BackendAI(LoggingConfigurable):
             finds (`DOCKER_HOST`, or the local socket) is the agent `local` of the first group.
 
             Keys: `name`, `resource_group`, `base_url` (`unix://`, `tcp://` with `tls`, or
-            `ssh://`), `tls` (arguments of `docker.tls.TLSConfig`), `reserved` (kept for the
-            system), `capacity` (instead of what the engine reports), `address` (where published
+            `ssh://`), `tls` (arguments of `docker.tls.TLSConfig`), `use_ssh_client` (the system's
+            ssh, with its keys and settings), `timeout` (seconds of one call), `reserved` (kept for
+            the system), `capacity` (instead of what the engine reports), `address` (where published
             ports answer, for a host whose container addresses cannot be reached),
             `hub_connect_url` (the Hub's API as its containers reach it). Example::
 
@@ -315,6 +314,9 @@ class BackendAI(LoggingConfigurable):
             )
         for index, preset in enumerate(catalog.presets):
             self._check_group(f"presets[{index}].resource_group", preset.resource_group, groups)
+        for group in groups:
+            # A request names a preset by its name alone, so inside a group it must say which.
+            self._check_names("presets", [p.name for p in catalog.presets_of(group.name)])
         return catalog
 
     def policies(self) -> Policies:
@@ -349,47 +351,38 @@ class BackendAI(LoggingConfigurable):
         Raises `ConfigurationError`.
         """
         groups = self.catalog().resource_groups
-        default_reserve = Slots()
         if not self.agents:
-            return [
-                AgentConfig("local", groups[0].name, client=local_client, reserved=default_reserve)
-            ]
-        found = []
-        for index, entry in enumerate(self.agents):
-            place = f"agents[{index}]"
-            unknown = sorted(set(entry) - _AGENT_KEYS)
-            if unknown:
-                raise self._wrong(
-                    place, entry, f"There is no key {unknown[0]!r}.",
-                    f"Use only: {', '.join(sorted(_AGENT_KEYS))}.",
-                )  # fmt: skip
-            if not entry.get("name"):
-                raise self._wrong(place, entry, "It has no name.", 'Add "name": "…".')
-            group = entry.get("resource_group", groups[0].name)
-            self._check_group(f"{place}.resource_group", group, groups)
-            client = {
-                k: entry[k] for k in ("base_url", "tls", "use_ssh_client", "timeout") if k in entry
-            } or dict(local_client)
-            capacity = entry.get("capacity")
-            found.append(
-                AgentConfig(
-                    name=str(entry["name"]),
-                    group=group,
-                    client=client,
-                    capacity=self._slots(f"{place}.capacity", capacity) if capacity else None,
-                    reserved=self._slots(f"{place}.reserved", entry.get("reserved", {})),
-                    address=str(entry.get("address", "")),
-                    hub_connect_url=str(entry.get("hub_connect_url", "")),
-                )
-            )
+            return [AgentConfig("local", groups[0].name, client=local_client)]
+        found = [
+            self._agent(f"agents[{index}]", entry, groups, local_client)
+            for index, entry in enumerate(self.agents)
+        ]
         self._check_names("agents", [a.name for a in found])
         return found
 
+    def _agent(
+        self,
+        place: str,
+        given: Mapping[str, Any],
+        groups: Sequence[ResourceGroup],
+        local_client: Mapping[str, Any],
+    ) -> AgentConfig:
+        unknown = sorted(str(key) for key in set(given) - set(AgentEntry.model_fields))
+        if unknown:
+            raise self._wrong(
+                place, given, f"There is no key {unknown[0]!r}.",
+                f"Use only: {', '.join(sorted(AgentEntry.model_fields))}.",
+            )  # fmt: skip
+        entry = self._as(place, given, AgentEntry)
+        group = groups[0].name if entry.resource_group is None else entry.resource_group
+        self._check_group(f"{place}.resource_group", group, groups)
+        return entry.config(group, local_client)
+
     def check(self) -> None:
         """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
-        self.catalog()
-        self.policies()
+        self._check_policies(self.policies(), self.catalog())
         self.agent_configs({})
+        Database(self.database_url).close()  # reads the URL and finds the driver; no connection
         for trait in ("folder_root", "folder_root_on_host"):
             path = getattr(self, trait)
             if path and not os.path.isabs(path):
@@ -401,14 +394,19 @@ class BackendAI(LoggingConfigurable):
                 "folder_root", "", "The Hub does not know where folders are.",
                 "Set it to where the Hub sees folder_root_on_host.",
             )  # fmt: skip
-        if self.hub_id and not (self.hub_id.isascii() and self.hub_id.isalnum()):
+        if self.hub_id and not (
+            self.hub_id.isascii() and self.hub_id.isalnum() and len(self.hub_id) <= 32
+        ):
             raise self._wrong(
-                "hub_id", self.hub_id, "It becomes part of names.", "Use letters and digits."
-            )
-
-    def _slots(self, trait: str, value: Any) -> Slots:
-        amounts = self._as(trait, value, Amounts)
-        return Slots(amounts.cpu or 0, amounts.mem or 0, amounts.fgpu or 0)
+                "hub_id", self.hub_id, "It becomes part of names.",
+                "Use up to 32 letters and digits.",
+            )  # fmt: skip
+        for name in self.capabilities:
+            if name.upper().removeprefix("CAP_") not in CAPABILITIES:
+                raise self._wrong(
+                    "capabilities", name, "Linux has no such capability.",
+                    "Write it as in capabilities(7), such as SYS_NICE.",
+                )  # fmt: skip
 
     def _read(self, trait: str, shape: type[T]) -> T:
         return self._as(trait, getattr(self, trait), shape)
@@ -440,6 +438,25 @@ class BackendAI(LoggingConfigurable):
             if names.count(name) > 1:
                 raise self._wrong(
                     trait, name, "This name is there twice.", "Give each its own name."
+                )
+
+    def _check_policies(self, policies: Policies, catalog: Catalog) -> None:
+        """A policy that names what is not there would forbid everything without a word."""
+        environments = [e.name for e in catalog.environments] or ["default"]
+        groups = [g.name for g in catalog.resource_groups]
+        named = [("default_policy", policies.default)]
+        named += [(f"user_policies[{name!r}]", p) for name, p in policies.users.items()]
+        named += [(f"group_policies[{name!r}]", p) for name, p in policies.groups.items()]
+        for trait, policy in named:
+            self._check_known(f"{trait}.environments", policy.environments, environments)
+            self._check_known(f"{trait}.resource_groups", policy.resource_groups, groups)
+
+    def _check_known(self, trait: str, names: Iterable[str] | None, known: Sequence[str]) -> None:
+        for name in sorted(names or ()):
+            if name not in known:
+                what = trait.rsplit(".", 1)[-1].rstrip("s").replace("_", " ")
+                raise self._wrong(
+                    trait, name, f"There is no such {what}.", f"Use one of: {', '.join(known)}."
                 )
 
     def _check_group(self, trait: str, name: str | None, groups: Sequence[ResourceGroup]) -> None:

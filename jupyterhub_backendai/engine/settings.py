@@ -20,6 +20,18 @@ SUPPORT_DIR = "/opt/backendai"
 IMPORT_DIR = f"{SUPPORT_DIR}/import"
 MAX_PART = 200  # bytes of one step of a path; file systems end at 255
 CPU_PERIOD = 100_000  # microseconds; the kernel's default, so quota = cores × period
+# What `c.BackendAI.capabilities` may name.
+# fmt: off
+CAPABILITIES = frozenset({
+    "ALL", "AUDIT_CONTROL", "AUDIT_READ", "AUDIT_WRITE", "BLOCK_SUSPEND", "BPF",
+    "CHECKPOINT_RESTORE", "CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID",
+    "IPC_LOCK", "IPC_OWNER", "KILL", "LEASE", "LINUX_IMMUTABLE", "MAC_ADMIN", "MAC_OVERRIDE",
+    "MKNOD", "NET_ADMIN", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_RAW", "PERFMON", "SETFCAP",
+    "SETGID", "SETPCAP", "SETUID", "SYSLOG", "SYS_ADMIN", "SYS_BOOT", "SYS_CHROOT", "SYS_MODULE",
+    "SYS_NICE", "SYS_PACCT", "SYS_PTRACE", "SYS_RAWIO", "SYS_RESOURCE", "SYS_TIME",
+    "SYS_TTY_CONFIG", "WAKE_ALARM",
+})
+# fmt: on
 DEFAULT_COMMAND = ("jupyterhub-singleuser",)  # an image may have no Cmd at all
 
 
