@@ -73,14 +73,16 @@ def _variables(form: Form) -> list[dict[str, str]]:
 
 def _mounts(form: Form) -> list[dict[str, Any]]:
     mounts: list[dict[str, Any]] = []
-    for folder in _all(form, "mount"):
-        mount: dict[str, Any] = {"folder": folder}
-        if path := _first(form, f"mount_path.{folder}"):
-            mount["path"] = path
-        if permission := _first(form, f"mount_permission.{folder}"):
-            mount["permission"] = permission
-        mounts.append(mount)
-    mounts += [{"folder": name, "create": True} for name in _all(form, "new_folder") if name]
+    for field in ("mount", "new_folder"):
+        for folder in filter(None, _all(form, field)):
+            mount: dict[str, Any] = {"folder": folder}
+            if path := _first(form, f"mount_path.{folder}"):
+                mount["path"] = path
+            if permission := _first(form, f"mount_permission.{folder}"):
+                mount["permission"] = permission
+            if field == "new_folder":
+                mount["create"] = True
+            mounts.append(mount)
     return mounts
 
 
