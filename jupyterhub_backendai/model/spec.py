@@ -317,10 +317,17 @@ def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
     if not isinstance(options, Mapping):
         return SessionSpec(), [FieldError("", "not_an_object", "Write the options as an object.")]
     errors: list[FieldError] = []
-    _unusable(dict(options), "", 0, errors)
-    if errors:
-        return SessionSpec(), errors
-    data = _tidy(options, errors)
+    usable: dict[str, Any] = {}
+    if len(options) > MAX_ITEMS:
+        return SessionSpec(), [FieldError("", "too_long", f"There are over {MAX_ITEMS} settings.")]
+    for key, value in options.items():
+        before = len(errors)
+        if before >= MAX_ERRORS:
+            break  # enough is wrong; what was not looked at is not used
+        _unusable({key: value}, "", 0, errors)
+        if len(errors) == before:
+            usable[key] = value
+    data = _tidy(usable, errors)
     try:
         return SessionSpec.model_validate(data), errors
     except ValidationError as failure:
