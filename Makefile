@@ -27,12 +27,11 @@ run-with-engine:
 
 .PHONY: test
 test: ## set up what the tests need, then every check and every test (PYTEST_ARGS="-k name -x" for some)
-	@$(setup)/test-packages.sh
 	@$(setup)/with-engine.sh $(MAKE) test-with-engine
 
 .PHONY: test-with-engine
 test-with-engine:
-	@$(MAKE) -j2 venv-test image
+	@$(MAKE) -j3 venv-test image test-packages
 	@$(MAKE) check
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
@@ -51,6 +50,10 @@ format: venv-check ## put the code into the one format
 .PHONY: image
 image: ## the demo's and the tests' image (needs a Docker engine)
 	@$(setup)/image.sh
+
+.PHONY: test-packages
+test-packages:
+	@$(setup)/test-packages.sh
 
 .PHONY: venv-run venv-check venv-test
 venv-run:

@@ -11,6 +11,8 @@ for package in "$@"; do
 done
 [ ${#missing[@]} -gt 0 ] || exit 0
 is_root && is_debian_like || die "$reason: please install ${missing[*]} (as root on Debian or Ubuntu this is done for you)"
+exec 8>"$state/apt.lock"   # several steps of the set-up run at a time, apt does not
+flock 8
 say "$reason: installing ${missing[*]}"
 
 # Without systemd nothing should start a daemon behind our back; who needs one here starts it, and stops it again.
