@@ -420,7 +420,8 @@ class BackendAI(LoggingConfigurable):
             for step in first["loc"]:
                 place += f"[{step}]" if isinstance(step, int) else f".{step}"
             given = first.get("input")
-            problem = str(first["msg"])
+            problem = str(first["msg"]).removeprefix("Value error, ")
+            problem = f"{problem[:1].upper()}{problem[1:].rstrip('.')}."
             if first["type"] == "missing":
                 given, problem = value, f"{first['loc'][-1]!r} is missing."
             elif first["type"] == "extra_forbidden":

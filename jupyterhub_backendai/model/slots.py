@@ -22,7 +22,7 @@ _SIZE = re.compile(
     r"(?P<number>\d{1,15}(?:\.\d{1,9})?|\.\d{1,9})\s*(?:(?P<unit>[kmgtp])i?)?b?",
     re.IGNORECASE | re.ASCII,
 )
-_DECIMAL = re.compile(r"\d{1,12}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
+_DECIMAL = re.compile(r"\d{1,16}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
