@@ -77,7 +77,8 @@ function render() {
   STORY.forEach((step, index) => {
     const entry = steps.get(step), row = item(step);
     row.hidden = step === "image" && !entry;
-    const state = over ? (entry?.state === "done" ? "done" : entry ? "bad" : "todo") : entry?.state ?? "todo";
+    const passed = !entry && STORY.slice(index + 1).some((later) => steps.has(later));
+    const state = entry?.state === "done" || passed ? "done" : over ? (entry ? "bad" : "todo") : entry?.state ?? "todo";
     row.className = state;
     row.toggleAttribute("aria-current", state === "now");
     if (state === "now") row.setAttribute("aria-current", "step");
@@ -85,6 +86,7 @@ function render() {
     $(".bk-dot", row).replaceChildren(glyph ? icon(glyph, glyph === "spinner" ? "fa-spin" : "") : step === "ready" ? icon("flag-checkered") : String(number(step, index)));
     if (entry?.title) $(".title", row).textContent = entry.title;
     if (entry?.detail) $(".sub", row).textContent = entry.detail;
+    else if (passed && step === "queued") $(".sub", row).textContent = "There was room at once.";
     if (entry?.state === "now") last = entry;
   });
   if (!over) {
@@ -154,7 +156,7 @@ function finish(says, why = "") {
   heading.textContent = says;
   document.title = `${page.dataset.name} ${says}`;
   $("#bk-cancel", page).hidden = $("#bk-waiting", page).hidden = true;
-  $("#bk-tell", page).hidden = true;
+  $("#bk-tell", page).hidden = $("#bk-leave", page).hidden = true;
   const box = $("#bk-over", page);
   box.hidden = false;
   box.classList.add(why ? "alert-danger" : "alert-secondary");

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import email.parser
 import email.policy
 import json
@@ -25,15 +26,16 @@ from markupsafe import Markup
 ROOT = Path(__file__).resolve().parents[3]
 OURS = [ROOT / "templates", ROOT / "share/static"]
 HUB = Path(DATA_FILES_PATH)
-PARTS = ["name", "title", "image", "message"]
 
 
 def environment(*, stock: bool = False, enable_async: bool = False) -> Environment:
     """A Jinja environment as the Hub makes it; with `stock` without our templates."""
     hub = HUB / "templates"
     paths = [hub] if stock else [*OURS, hub]
-    loader = ChoiceLoader([PrefixLoader({"templates": FileSystemLoader(hub)}), FileSystemLoader(paths)])
-    return Environment(loader=loader, autoescape=True, enable_async=enable_async)  # noqa: S701
+    loader = ChoiceLoader(
+        [PrefixLoader({"templates": FileSystemLoader(hub)}), FileSystemLoader(paths)]
+    )
+    return Environment(loader=loader, autoescape=True, enable_async=enable_async)
 
 
 def safe_json(data: Any) -> Markup:
@@ -97,6 +99,8 @@ class Site:
         )  # fmt: skip
 
     def pending_page(self, user: str, name: str) -> str:
+        if self.server and self.server.get("ready"):
+            return "<h1>JupyterLab</h1>"  # the Hub's redirect
         spawner = SimpleNamespace(name=name, display_name="lab4-attention", user_options={})
         progress = f"/hub/api/users/{user}/servers/{name}/progress?_xsrf=the-token"
         return self.template("spawn_pending.html").render(
@@ -116,23 +120,28 @@ class Site:
 class Handler(BaseHTTPRequestHandler):
     """Answers like the Hub, as far as the pages can tell."""
 
-    site: Site
     protocol_version = "HTTP/1.1"
 
+    @property
+    def site(self) -> Site:
+        return self.server.site  # type: ignore[attr-defined, no-any-return]
+
     def handle(self) -> None:
-        try:
+        with contextlib.suppress(ConnectionError):  # the browser went elsewhere
             super().handle()
-        except ConnectionError:
-            pass  # the browser went elsewhere
 
     def log_message(self, *_: Any) -> None:
         pass
 
-    def answer(self, body: bytes | str, kind: str = "text/html; charset=utf-8", status: int = 200) -> None:
+    def answer(
+        self, body: bytes | str, kind: str = "text/html; charset=utf-8", status: int = 200
+    ) -> None:
         data = body.encode() if isinstance(body, str) else body
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
+        static = self.path.startswith("/hub/static/")
+        self.send_header("Cache-Control", "max-age=3600" if static else "no-store")
         self.end_headers()
         self.wfile.write(data)
 
@@ -160,7 +169,9 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers["Content-Length"])
         kind = self.headers["Content-Type"].encode()
         parser = email.parser.BytesParser(policy=email.policy.HTTP)
-        message = parser.parsebytes(b"Content-Type: " + kind + b"\r\n\r\n" + self.rfile.read(length))
+        message = parser.parsebytes(
+            b"Content-Type: " + kind + b"\r\n\r\n" + self.rfile.read(length)
+        )
         posted: dict[str, list[str]] = {}
         for part in message.iter_parts():
             name = part.get_param("name", header="content-disposition")
@@ -218,10 +229,10 @@ class Handler(BaseHTTPRequestHandler):
 
 def serve(site: Site, port: int = 0) -> ThreadingHTTPServer:
     """A server for `site` in a thread of its own; its address is `server_address`."""
-    handler = type("SiteHandler", (Handler,), {"site": site})
-    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.site = site  # type: ignore[attr-defined]
     server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     return server
 
 
@@ -229,6 +240,6 @@ if __name__ == "__main__":
     from ui_payload import view
 
     started = serve(Site(view=view()), 8765)
-    print("http://127.0.0.1:%d/hub/spawn" % started.server_address[1])
+    print(f"http://127.0.0.1:{started.server_address[1]}/hub/spawn")
     while True:
         time.sleep(3600)

@@ -42,7 +42,12 @@ DEFAULT_GROUP: dict[str, Any] = {
     "choose_agent": True,
     "waiting": 0,
     "agents": [
-        {"name": "cpu-01", "available": True, "capacity": amounts(32, 128), "free": amounts(20, 96)},
+        {
+            "name": "cpu-01",
+            "available": True,
+            "capacity": amounts(32, 128),
+            "free": amounts(20, 96),
+        },
         {"name": "cpu-02", "available": False, "capacity": amounts(32, 128), "free": amounts(0, 0)},
     ],
     "capacity": amounts(64, 256),
@@ -69,8 +74,18 @@ GPU_GROUP: dict[str, Any] = {
     "choose_agent": True,
     "waiting": 0,
     "agents": [
-        {"name": "gpu-01", "available": True, "capacity": amounts(64, 512, 20), "free": amounts(44, 402, 1.5)},
-        {"name": "gpu-02", "available": True, "capacity": amounts(64, 512, 20), "free": amounts(12, 80, 1)},
+        {
+            "name": "gpu-01",
+            "available": True,
+            "capacity": amounts(64, 512, 20),
+            "free": amounts(44, 402, 1.5),
+        },
+        {
+            "name": "gpu-02",
+            "available": True,
+            "capacity": amounts(64, 512, 20),
+            "free": amounts(12, 80, 1),
+        },
     ],
     "capacity": amounts(128, 1024, 40),
     "free": amounts(56, 482, 7.5),
@@ -109,10 +124,13 @@ VIEW: dict[str, Any] = {
             "apps": [{"name": "terminal", "title": "Terminal", "port": None}],
         },
         {
-            "name": "pytorch", "title": "PyTorch", "description": "CUDA 13, torchvision", "icon": "fire",
+            "name": "pytorch", "title": "PyTorch", "icon": "fire",
+            "description": "CUDA 13, torchvision",
             "versions": [
-                {"name": "2.9", "image": "lab/pytorch:2.9-py313-cuda13", "description": "Python 3.13, CUDA 13"},
-                {"name": "2.8", "image": "lab/pytorch:2.8-py312-cuda12", "description": "Python 3.12, CUDA 12"},
+                {"name": "2.9", "image": "lab/pytorch:2.9-py313-cuda13",
+                 "description": "Python 3.13, CUDA 13"},
+                {"name": "2.8", "image": "lab/pytorch:2.8-py312-cuda12",
+                 "description": "Python 3.12, CUDA 12"},
             ],
             "minimum": {"cpu": 2000, "mem": 8 * GIB, "shm": None, "fgpu": None},
             "apps": [{"name": "tensorboard", "title": "TensorBoard", "port": 6006}],

@@ -94,7 +94,6 @@ function renderProblems(list) {
   }
   const box = $("#bk-errors");
   box.hidden = list.length === 0;
-  if (!list.length) return;
   $("strong", box).textContent = `${list.length === 1 ? "One thing" : `${list.length} things`} to put right before launch.`;
   $("ul", box).replaceChildren(...list.map((p) => el("li", {}, stepOfField(p.field)
     ? el("a", { class: "alert-link fw-normal", href: `#step-${stepOfField(p.field)}`, onclick: (event) => { event.preventDefault(); goToProblem(p); } }, p.message)
@@ -106,8 +105,8 @@ function goToProblem(problem) {
   show(stepOfField(problem.field) || current);
   const { control } = problem;
   control?.closest("details")?.setAttribute("open", "");
-  const target = control?.matches("input, select") ? control
-    : (control && ($("input:checked", control) ?? $("td.path input, input:not(:disabled), select", control))) ?? control ?? $("#bk-errors");
+  const target = !control ? $("#bk-errors") : control.matches("input, select") ? control
+    : $("td.path input", control) ?? $("input:checked", control) ?? $("input:not(:disabled), select", control) ?? control;
   target.focus();
   target.scrollIntoView({ block: "center" });
 }

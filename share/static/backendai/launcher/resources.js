@@ -176,7 +176,7 @@ function hint(slot, limits, step) {
 
 function setAmount(slot, raw) {
   amountInput(slot).value = shown(slot, raw);
-  amountInput(slot).dispatchEvent(new Event("change", { bubbles: true }));
+  for (const type of ["input", "change"]) amountInput(slot).dispatchEvent(new Event(type, { bubbles: true }));
 }
 
 function renderResources() {

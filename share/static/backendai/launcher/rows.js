@@ -59,19 +59,19 @@ function addFolder(name, path = "") {
   return row;
 }
 
-/** The new-folder field as a row; false if the name cannot be one. `input` may be the dialog's. */
-function takeNewFolder(input) {
-  const name = input.value.trim();
-  if (!name) return null;
-  input.value = name;
-  const place = $(`#${input.id}-error`);
+/** The name in a new-folder field, "" if there is none or it cannot be one; says so at the field. */
+function folderName(input) {
+  input.value = input.value.trim();
   const fine = input.checkValidity();
   input.classList.toggle("is-invalid", !fine);
-  place.textContent = fine ? "" : input.title;
-  if (!fine) {
-    input.focus();
-    return false;
-  }
+  $(`#${input.id}-error`).textContent = fine ? "" : input.title;
+  return fine ? input.value : "";
+}
+
+/** A name that was typed becomes a row. */
+function takeNewFolder() {
+  const input = $("#bk-new"), name = folderName(input);
+  if (!name) return null;
   input.value = "";
   return addFolder(name);
 }
@@ -157,8 +157,8 @@ function initRows(changed) {
   if (!folderRows) return;
   $("#bk-search").addEventListener("input", search);
   const add = () => {
-    const row = takeNewFolder($("#bk-new"));
-    if (!row) return;
+    const row = takeNewFolder();
+    if (!row) return $("#bk-new").focus();
     $("input[type=checkbox]", row).focus();
     changed();
   };

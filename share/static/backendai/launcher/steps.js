@@ -24,7 +24,7 @@ function show(step, { push = true, focus = false } = {}) {
 /** Leaving a step judges what is in it, and takes a folder name that was typed but not added. */
 function leave() {
   for (const control of $$("[data-field]", $(`#step-${current}`))) control.dataset.left = "1";
-  if (current === 3 && $("#bk-new")) takeNewFolder($("#bk-new"));
+  if (current === 3 && $("#bk-new")) takeNewFolder();
 }
 
 function render() {
@@ -77,14 +77,32 @@ function renderBar(list) {
 /** Something in the form changed: everything that shows it follows. */
 function changed() {
   undo = null;
+  follow();
+}
+
+function follow() {
   render();
   history.replaceState({ step: current }, "", hashOf(current));
   keepDraft(current);
 }
 
+let pressing = false;
+
+/** Runs `action` when no press of the pointer is under way: what is about to be clicked must not move or go. */
+function whenReleased(action) {
+  if (pressing) window.addEventListener("pointerup", () => setTimeout(action), { once: true });
+  else action();
+}
+
 function onEdit(event) {
   const { target } = event;
   if (!target.name && !target.dataset.slider) return;
+  if (event.type === "change" && target.matches("input:not([type=radio], [type=checkbox])")) whenReleased(() => edit(event));
+  else edit(event);
+}
+
+function edit(event) {
+  const { target } = event;
   edited(target.dataset.slider ? amountInput(target.dataset.slider) : target);
   if (event.type === "change") {
     target.dataset.left = "1";
@@ -93,8 +111,8 @@ function onEdit(event) {
     if (target.name === "preset") usePreset();
     const slot = SLOTS.find((s) => amountInput(s) === target);
     if (slot && target.value === "" && presetAmount(slot) !== null && !target.validity.badInput) target.value = shown(slot, presetAmount(slot));
-  }
-  changed();
+    follow();
+  } else changed();
 }
 
 function reset() {
@@ -195,10 +213,14 @@ function askForFolder(submitter, quick) {
 
 /** The dialog's folder goes into the form; for a quick start the form first becomes what that would start. */
 function createFor(quick) {
-  const input = $("#bk-nofolder-name");
-  if (!input.value.trim() || !input.checkValidity()) return takeNewFolder(input) && false;
+  const name = folderName($("#bk-nofolder-name"));
+  if (!name) {
+    $("#bk-nofolder-name").focus();
+    return false;
+  }
   if (quick) write(quick === "last" && view.last.spec ? entriesOf(view.last.spec) : initial);
-  return takeNewFolder(input);
+  addFolder(name);
+  return true;
 }
 
 // The beginning: a link, a draft of this tab, or what the server sent.
@@ -287,14 +309,11 @@ function init() {
   root.dataset.ready = "1";
 }
 
-let pressing = false;
-
-/** A field was left: it is judged, but nothing moves under a click that is under way. */
+/** A field was left, so it is judged. */
 function onBlur({ target }) {
   if (!target.dataset.field) return;
   target.dataset.left = "1";
-  if (pressing) window.addEventListener("pointerup", () => setTimeout(render), { once: true });
-  else requestAnimationFrame(render);
+  whenReleased(() => requestAnimationFrame(render));
 }
 
 /** The browser brought the page back as it was when it was left: with its buttons pressed. */

@@ -1,0 +1,92 @@
+"""A browser for the module's tests, a made-up site for each test."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from ui_harness import Site, serve
+from ui_payload import view
+
+ARGS = ["--no-sandbox", "--disable-background-networking"]
+
+
+@pytest.fixture(scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=program, args=ARGS)
+        yield launched
+        await launched.close()
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[Any]:
+    """One server for the module, so that the browser loads the Hub's own files once."""
+    started = serve(Site())
+    yield started
+    started.shutdown()
+    started.server_close()
+
+
+@pytest.fixture
+def site(hub: Any) -> Iterator[Any]:
+    """The site, with its address as `site.url`."""
+    made = Site(view=view())
+    made.url = f"http://127.0.0.1:{hub.server_address[1]}"  # type: ignore[attr-defined]
+    hub.site = made
+    yield made
+    made.hold.set()  # lets event streams go
+
+
+@pytest.fixture(scope="module")
+async def contexts(browser: Browser) -> Any:
+    """Browser contexts by (dark, JavaScript)."""
+    made: dict[tuple[bool, bool], BrowserContext] = {}
+
+    async def context(dark: bool, js: bool) -> BrowserContext:
+        if (dark, js) not in made:
+            made[dark, js] = await browser.new_context(
+                color_scheme="dark" if dark else "light",
+                java_script_enabled=js,
+                reduced_motion="reduce",
+            )
+            made[dark, js].set_default_timeout(10_000)
+        return made[dark, js]
+
+    return context
+
+
+@pytest.fixture
+async def tab(contexts: Any, site: Any, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
+    """Makes tabs. A script error in any of them fails the test.
+
+    With SCREENSHOTS set to a folder, the last state of each is kept there.
+    """
+    pages: list[Page] = []
+    errors: list[str] = []
+
+    async def new(
+        width: int = 1200, height: int = 900, *, dark: bool = False, js: bool = True
+    ) -> Page:
+        page = await (await contexts(dark, js)).new_page()
+        await page.set_viewport_size({"width": width, "height": height})
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        pages.append(page)
+        return page
+
+    yield new
+    folder = os.environ.get("SCREENSHOTS")
+    for number, page in enumerate(pages):
+        if folder:
+            path = f"{folder}/{request.node.name}-{number}.png"
+            await page.screenshot(path=path, full_page=True)
+    for page in pages:
+        if page.url.startswith(site.url):
+            await page.evaluate("try { localStorage.clear() } catch {}")
+        await page.close()
+    assert not errors

@@ -1,0 +1,229 @@
+"""The pages while a session starts and after it failed: whose server, and what they tell."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+from ui_harness import environment, page_context, person
+
+pytestmark = pytest.mark.browser
+
+
+def event(step: str, state: str, title: str, detail: str = "", **more: Any) -> dict[str, Any]:
+    told = {"step": step, "state": state, "at": time.time(), "title": title, "detail": detail}
+    return {
+        "progress": 10,
+        "message": f"{title}: {detail}",
+        "backendai": told | {"position": None} | more,
+    }
+
+
+ASKED = event("asked", "done", "Asked", "Python 3.13 in default: 2 cores, 4 GB")
+QUEUED = event("queued", "now", "In line, #3", "Waiting for 2 CPU cores: 1 is free.", position=3)
+RUNNING = {"name": "lab4", "ready": True, "pending": None}
+STOPPED = {"name": "lab4", "ready": False, "pending": None}
+
+
+async def visit(page: Page, site: Any, server: str = "lab4", user: str = "mkim") -> Page:
+    await page.goto(f"{site.url}/hub/spawn-pending/{user}/{server}")
+    await page.wait_for_function("window._jupyterhub_page_loaded")
+    return page
+
+
+# --- cancel
+
+
+@pytest.mark.parametrize(("server", "path"), [("lab4", "servers/lab4"), ("", "server")])
+async def test_cancel_is_about_the_server_of_the_page(
+    tab: Any, site: Any, server: str, path: str
+) -> None:
+    site.events, site.server = [ASKED, QUEUED], {"ready": False, "pending": "spawn"}
+    page = await visit(await tab(), site, server, user="a.b@x")
+    await page.click("#bk-cancel")
+    await expect(page.locator("h1")).to_contain_text("was cancelled")
+    assert ("DELETE", f"/hub/api/users/a.b@x/{path}", "the-token") in site.calls
+
+
+async def test_the_stock_page_stops_another_server(tab: Any, site: Any) -> None:
+    """Why the page is overridden: the Hub's own stops the default server, whatever is starting."""
+    site.stock = True
+    page = await visit(await tab(), site)
+    async with page.expect_response(lambda reply: reply.request.method == "DELETE"):
+        await page.click("#stop-server-btn")
+    assert ("DELETE", "/hub/api/users/mkim/server", "the-token") in site.calls
+
+
+async def test_ready_after_a_cancel_is_not_believed(tab: Any, site: Any) -> None:
+    """The Hub ends the stream of a cancelled start with "ready"."""
+    site.events, site.server = [ASKED, QUEUED], {"ready": False, "pending": "spawn"}
+    watching, acting = await visit(await tab(), site), await visit(await tab(), site)
+
+    def delete() -> None:
+        site.server = STOPPED
+        site.events = [*site.events, {"progress": 100, "ready": True, "message": "Server ready"}]
+        site.hold.set()
+
+    site.on_delete = delete
+    await acting.click("#bk-cancel")
+    for page in (acting, watching):
+        await expect(page.locator("h1")).to_contain_text("was cancelled")
+        await expect(page.locator("#bk-over")).to_contain_text("Your settings are kept.")
+        assert "spawn-pending" in page.url
+    assert ("GET", "/hub/api/users/mkim/servers/lab4", "the-token") in site.calls
+
+
+async def test_a_cancel_that_fails_can_be_tried_again(tab: Any, site: Any) -> None:
+    site.events, site.server = [ASKED], {"ready": False, "pending": "spawn"}
+    page = await visit(await tab(), site)
+    await page.route(
+        "**/servers/lab4",
+        lambda route: route.fulfill(status=503, json={"message": "The Hub is busy."}),
+    )
+    await page.click("#bk-cancel")
+    await expect(page.locator("#bk-trouble")).to_contain_text("The Hub is busy.")
+    await expect(page.locator("#bk-cancel")).to_be_enabled()
+
+
+# --- the story
+
+
+async def test_place_in_line_and_times(tab: Any, site: Any) -> None:
+    site.events, site.server = [ASKED, QUEUED], {"ready": False, "pending": "spawn"}
+    page = await visit(await tab(), site)
+    await expect(page).to_have_title("(#3) lab4-attention")
+    await expect(page.locator("h1")).to_have_text("lab4-attention is in line")
+    await expect(page.locator("#bk-place")).to_contain_text("#3")
+    row = page.locator("[data-step=queued]")
+    await expect(row).to_contain_text("Waiting for 2 CPU cores: 1 is free.")
+    await expect(row).to_have_attribute("aria-current", "step")
+    await expect(row.locator(".when")).to_contain_text("so far")
+    await expect(page.locator("[data-step=image]")).to_be_hidden()
+    await expect(page.locator("#bk-spoken")).to_contain_text("In line, #3")
+    site.events = [
+        *site.events,
+        event("placed", "done", "Placed on cpu-01"),
+        event("image", "now", "Downloading the image"),
+    ]
+    await expect(page).to_have_title("lab4-attention")
+    await expect(page.locator("h1")).to_have_text("lab4-attention is starting")
+    await expect(page.locator("[data-step=image]")).to_be_visible()
+    await expect(row).to_have_class("done")
+    await page.click("summary")
+    await expect(page.locator(".bk-log div")).to_have_count(4)
+
+
+async def test_ready_leads_to_the_server(tab: Any, site: Any) -> None:
+    site.events, site.server = [ASKED], {"ready": False, "pending": "spawn"}
+    page = await visit(await tab(), site)
+    site.server = RUNNING
+    site.events = [ASKED, {"progress": 100, "ready": True, "message": "Server ready"}]
+    await expect(page.locator("h1")).to_have_text("JupyterLab")
+
+
+async def test_failed_says_why_and_leads_back_to_this_form(tab: Any, site: Any) -> None:
+    why = "The image of R 4.5 is not on default. <b>Tell the admin.</b>"
+    site.server = STOPPED
+    site.events = [
+        ASKED,
+        QUEUED,
+        {"progress": 100, "failed": True, "message": f"Spawn failed: {why}"},
+    ]
+    page = await visit(await tab(), site)
+    await expect(page.locator("#bk-over")).to_be_focused()
+    await expect(page.locator(".bk-said")).to_have_text(why)
+    await expect(page.locator("[data-step=queued]")).to_have_class("bad")
+    await expect(page.locator("#bk-cancel")).to_be_hidden()
+    link = page.get_by_role("link", name="Edit and start again")
+    await expect(link).to_have_attribute("href", "/hub/spawn/mkim/lab4")
+
+
+async def test_messages_are_never_markup(tab: Any, site: Any) -> None:
+    evil = "<img src=x onerror=window.hit=1>"
+    site.server = {"ready": False, "pending": "spawn"}
+    site.events = [
+        event("queued", "now", evil, evil),
+        {"progress": 5, "html_message": f"<i>{evil}</i>"},
+    ]
+    page = await visit(await tab(), site)
+    await expect(page.locator("[data-step=queued]")).to_contain_text(evil)
+    await page.click("summary")
+    assert await page.evaluate("window.hit") is None
+
+
+async def test_a_lost_stream_is_taken_up_again(tab: Any, site: Any) -> None:
+    site.events, site.server = [ASKED], {"ready": False, "pending": "spawn"}
+    page = await visit(await tab(), site)
+    await page.wait_for_selector("[data-step=asked].done")
+    site.hold.set()  # the stream ends without a word, as when the Hub restarts
+    async with page.expect_request(lambda request: "progress" in request.url):
+        pass
+    site.events = [ASKED, QUEUED]
+    await expect(page.locator("[data-step=queued]")).to_have_class("now")
+
+
+@pytest.mark.parametrize("width", [390, 320])
+async def test_no_sideways_scroll_on_a_phone(tab: Any, site: Any, width: int) -> None:
+    site.events, site.server = [ASKED, QUEUED], {"ready": False, "pending": "spawn"}
+    page = await visit(await tab(width, 700, dark=True), site)
+    await expect(page.locator("#bk-place")).to_be_visible()
+    assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
+async def test_without_javascript_the_page_looks_again(tab: Any, site: Any) -> None:
+    page = await tab(js=False)
+    await page.goto(f"{site.url}/hub/spawn-pending/mkim/lab4")
+    assert await page.locator("meta[http-equiv=refresh]").get_attribute("content") == "5"
+    await expect(page.locator("#bk-cancel")).to_be_hidden()
+
+
+# --- not running
+
+
+def not_running(*, stock: bool = False, **context: Any) -> str:
+    template = environment(stock=stock).get_template("not_running.html")
+    return template.render(
+        page_context(
+            user=person("mkim"), server_name="lab4", spawn_url="/hub/spawn/mkim/lab4", **context
+        )
+    )
+
+
+REFUSED = SimpleNamespace(message="No room for <2> days.", message_html="", reason="capacity")
+
+
+def test_a_refused_start_says_why() -> None:
+    """The Hub hands the page no text for its own SpawnException: the stock page is silent."""
+    assert "No room for" not in not_running(
+        stock=True, failed=True, exception=REFUSED, failed_message=None
+    )
+    html = not_running(
+        failed=True, exception=REFUSED, failed_message=None, failed_html_message=None
+    )
+    assert "No room for &lt;2&gt; days." in html
+    assert (
+        'id="start" class="btn btn-primary me-2" href="/hub/spawn/mkim/lab4">Edit and start again'
+        in html
+    )
+
+
+def test_a_failure_without_a_message_says_what_to_do() -> None:
+    html = not_running(failed=True, exception=ValueError("secret"), failed_message=None)
+    assert "its log says what" in html
+    assert "secret" not in html
+
+
+def test_html_of_the_spawner_is_html() -> None:
+    html = not_running(
+        failed=True, failed_html_message="See <a href='/x'>why</a>", failed_message="See why"
+    )
+    assert "<a href='/x'>why</a>" in html
+
+
+def test_a_stopped_server_is_started_by_its_own_form() -> None:
+    html = not_running()
+    assert "lab4 is not running" in html
+    assert 'href="/hub/spawn/mkim/lab4">Start it' in html
