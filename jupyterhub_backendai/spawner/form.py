@@ -92,3 +92,10 @@ def form_from_link(query: Form) -> dict[str, list[Any]]:
         if name not in LINK_FIELDS and not name.startswith(("version.", "mount_path.")):
             raise KeyError(name)
     return {name: list(values) for name, values in query.items()}
+
+
+def start_again(options: Any) -> dict[str, Any]:
+    """The last options of a server for another start: less the name, which may be taken by now."""
+    if not isinstance(options, dict):
+        return {}
+    return {key: value for key, value in options.items() if key != "name"}

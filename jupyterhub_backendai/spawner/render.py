@@ -13,6 +13,7 @@ from .._data import data_paths
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..site.options import options_view, summary
+from .form import start_again
 
 if TYPE_CHECKING:
     from .session import SessionSpawner
@@ -39,25 +40,18 @@ async def render_form(spawner: SessionSpawner) -> str:
     last = spawner.orm_spawner.user_options if spawner.orm_spawner else None
     view["last"] = _last(last, context)
     view["draft"] = forms.fields or None
-    view["spec"] = forms.spec if forms.spec is not None else _prefill(last)
+    view["spec"] = forms.spec if forms.spec is not None else start_again(last)
     view["errors"] = [error.as_dict() for error in forms.errors]
     view["from_link"] = forms.from_link
     template = _templates().get_template("backendai/options_form.html")
     return template.render(view=view, view_json=json_for_script(view))
 
 
-def _prefill(last: Any) -> dict[str, Any]:
-    """The options this server was last started with, less the name, which must be free."""
-    if not isinstance(last, dict):
-        return {}
-    return {key: value for key, value in last.items() if key != "name"}
-
-
 def _last(last: Any, context: Context) -> dict[str, Any] | None:
     """The last options with a line that describes them, if they can still be had."""
     if not isinstance(last, dict) or not last:
         return None
-    spec = _prefill(last)
+    spec = start_again(last)
     try:
         request: SessionRequest = resolve(spec, context)
     except RequestError:

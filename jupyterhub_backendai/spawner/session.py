@@ -23,7 +23,7 @@ from ..site.clock import utcnow
 from ..site.runtime import Site
 from ..store import NotFound, Session
 from .errors import SessionSpawnError
-from .form import form_from_link, spec_from_form
+from .form import form_from_link, spec_from_form, start_again
 from .forms import FormState
 from .ready import wait_until_ready
 from .story import Story
@@ -112,18 +112,21 @@ class SessionSpawner(Spawner):
 
         return await render_form(self)
 
-    def _read_form(self, form: Mapping[str, list[Any]]) -> dict[str, Any]:
+    async def _read_form(self, form: Mapping[str, list[Any]]) -> dict[str, Any]:
+        """The form as a spec. It is checked here too, by the one check there is: the Hub shows on
+        the form what is raised here, but only for a second what the start itself raises."""
         quick = (form.get("quick") or [""])[0]
         if quick == "last":
-            options = dict(self.user_options or self.orm_spawner.user_options or {})
+            options = start_again(self.orm_spawner.user_options)
         elif quick == "default":
             options = {}
         else:
             options = spec_from_form(form)
         self.forms.typed(form, options)
+        await self.accept(options)
         return options
 
-    def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
+    async def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
         """A link fills the form and never starts anything by itself: a page of anybody's could
         contain it. So this always raises, with what there is to put right or to look through."""
         try:
@@ -134,7 +137,9 @@ class SessionSpawner(Spawner):
                 reason="bad_options",
                 status=400,
             ) from None
-        self.forms.proposed(form, spec_from_form(form))
+        options = spec_from_form(form)
+        self.forms.proposed(form, options)
+        await self.accept(options)
         raise SessionSpawnError(
             "A link filled in this form. Look it through, then launch.", reason="link", status=200
         )
