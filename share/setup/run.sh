@@ -15,6 +15,17 @@ admin_password=$(keep admin-password "$(random 'token_urlsafe(27)')")
 BACKENDAI_HUB_ID=$(keep hub-id "demo-$(random 'token_hex(4)')"); export BACKENDAI_HUB_ID
 mkdir -p "$state/folders"
 
+# A Hub that dies leaves its proxy behind, with its pid in this file.
+end_proxy() {
+  local pid; pid=$(head -n 1 "$state/jupyterhub-proxy.pid" 2>/dev/null) || return 0
+  if [ "$(readlink "/proc/$pid/cwd")" = "$(readlink -f "$state")" ] && grep -q configurable-http-proxy "/proc/$pid/cmdline" 2>/dev/null; then
+    kill -TERM "$pid"
+    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+  fi
+  rm -f "$state/jupyterhub-proxy.pid"
+}
+end_proxy
+
 python - "$url" <<'PYTHON' || die "something else listens on $url: end it first"
 import socket, sys, urllib.parse
 address = urllib.parse.urlsplit(sys.argv[1])
@@ -31,6 +42,7 @@ finish() {
     kill -TERM "$hub"
     while kill -0 "$hub" 2>/dev/null; do sleep 0.2; done
   fi
+  end_proxy
   docker ps -aq --filter "label=backendai.hub=$BACKENDAI_HUB_ID" | xargs -r docker rm -f >/dev/null || true
 }
 trap finish EXIT
