@@ -65,7 +65,8 @@ def _not_bool(value: object) -> object:
 
 NotEmpty = BeforeValidator(_emptied)
 Whole = Annotated[int, BeforeValidator(_not_bool)]
-Text = Annotated[str | None, NotEmpty, Field(max_length=255)]
+# The bound is on the text inside: on the optional whole it would be applied to None too.
+Text = Annotated[Annotated[str, Field(max_length=255)] | None, NotEmpty]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
 Threads = Annotated[Whole | None, NotEmpty, Field(ge=1, le=1000)]
@@ -106,7 +107,7 @@ class Mount(_Part):
     """
 
     folder: str = Field(min_length=1, max_length=320)  # a group's name, a slash, a folder's
-    path: Annotated[str | None, NotEmpty, Field(max_length=255)] = None
+    path: Text = None
     permission: Annotated[Literal["ro", "rw"] | None, NotEmpty] = None
     create: StrictBool = False
 
