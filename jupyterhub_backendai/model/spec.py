@@ -69,7 +69,7 @@ Whole = Annotated[int, BeforeValidator(_not_bool)]
 Text = Annotated[Annotated[str, Field(max_length=255)] | None, NotEmpty]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
-Threads = Annotated[Whole | None, NotEmpty, Field(ge=1, le=1000)]
+Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NotEmpty]
 
 
 class _Part(BaseModel):
