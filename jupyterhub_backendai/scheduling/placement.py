@@ -120,12 +120,8 @@ class _Block:
 
     def measure(self) -> None:
         """Find the most of each slot again."""
-        usable = [machine.usable for machine in self.machines]
-        self.most: Amounts = (
-            max(u[0] for u in usable),
-            max(u[1] for u in usable),
-            max(u[2] for u in usable),
-        )
+        fgpu, cpu, mem = zip(*[machine.usable for machine in self.machines], strict=True)
+        self.most: Amounts = (max(fgpu), max(cpu), max(mem))
 
 
 def _first_key(block: _Block) -> Key:

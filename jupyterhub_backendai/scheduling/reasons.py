@@ -74,7 +74,7 @@ def _free(name: str, amount: int, asked: int) -> str:
         return "none is free"
     text = _short(name, amount)
     if amount < asked and text == _short(name, asked):
-        text = f"a little less than {text}"
+        return "a little less is free"
     return f"{text} {'is' if name == 'mem' or amount <= 1000 else 'are'} free"
 
 
