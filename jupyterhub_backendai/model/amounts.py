@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from .catalog import Amounts, Environment, Preset, ResourceGroup, Version
 from .errors import FieldError, Kind, shown
 from .request import Context
-from .slots import GIB, MIB, Slots, format_bytes, format_slot
+from .slots import GIB, MAX_AMOUNT, MIB, Slots, format_bytes, format_slot
 from .spec import SessionSpec
 
 SMALL_SHM, LARGE_SHM = 64 * MIB, 1 * GIB
@@ -95,7 +95,7 @@ class AmountChecks(Checks):
         if group is not None:
             bounds.append((group.per_session.shm, f"The limit of {group.name}"))
         known = [(most, whose) for most, whose in bounds if most is not None]
-        most, whose = min(known, default=(mem, ""))
+        most, whose = min(known, default=(MAX_AMOUNT, ""))
         asked = self.spec.resources.shm
         if asked is None and preset is not None and preset.shm is not None and preset.shm <= mem:
             asked = preset.shm

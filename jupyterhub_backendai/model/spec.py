@@ -28,7 +28,7 @@ MAX_ENV_VALUE = 32 * 1024  # characters; the whole environment must fit an exec 
 MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
 MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
 MAX_ERRORS = 100  # told at once; whoever makes more does not read them
-MAX_PORTS = 100
+MAX_PORTS = MAX_VARIABLES = 100
 
 
 def _by(check: Any) -> BeforeValidator:
@@ -132,7 +132,7 @@ class SessionSpec(_Part):
     environment: Text = None
     version: Text = None
     image: Image = None
-    env: dict[str, str] = Field(default={}, max_length=100)
+    env: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
     resource_group: Text = None
     agent: Annotated[str, Field(max_length=255)] = "auto"
     preset: Text = None
@@ -142,7 +142,7 @@ class SessionSpec(_Part):
     threads: ThreadCounts = ThreadCounts()
     mounts: tuple[Mount, ...] = Field(default=(), max_length=100)
     preopen_ports: tuple[int, ...] = ()
-    batch: Batch | None = None
+    batch: Annotated[Batch | None, NotEmpty] = None
     owner: Text = None
     project: Text = None
 
@@ -178,6 +178,8 @@ _MESSAGES = {
 
 def _message(error: Mapping[str, Any]) -> str:
     kind, context = error["type"], error.get("ctx", {})
+    if "message" in context:
+        return str(context["message"])  # of a rule of ours, whose codes may be like pydantic's
     if kind in _MESSAGES:
         return _MESSAGES[kind]
     if kind == "literal_error":
@@ -194,9 +196,7 @@ def _message(error: Mapping[str, Any]) -> str:
         return "This is needed."
     if kind.startswith(("datetime", "date_")):
         return "Write a time such as 2026-12-01T09:00:00Z."
-    if "message" in context:
-        return str(context["message"])
-    return str(error["msg"])[:200]
+    return shown(error["msg"], 200)
 
 
 def _tidy(options: Mapping[str, Any], errors: list[FieldError]) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _read_env(raw: Any, errors: list[FieldError]) -> dict[str, str]:
             if row.get("name") or row.get("value"):
                 rows.append((f"env.{index}", row.get("name"), row.get("value", "")))
     found: dict[str, str] = {}
-    for field, name, value in rows[:101]:
+    for field, name, value in rows[:MAX_VARIABLES]:
         try:
             if not isinstance(name, str) or not isinstance(value, str):
                 raise Problem("not_text", "Write the name and the value as text.")
@@ -234,8 +234,9 @@ def _read_env(raw: Any, errors: list[FieldError]) -> dict[str, str]:
             found[name] = value
         except Problem as problem:
             errors.append(problem.at(field))
-    if len(rows) > 100:
-        errors.append(FieldError("env", "too_many", "There can be at most 100 variables."))
+    if len(rows) > MAX_VARIABLES:
+        message = f"There can be at most {MAX_VARIABLES} variables."
+        errors.append(FieldError("env", "too_many", message))
     return found
 
 
