@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import expect
-from ui_payload import GIB, SPEC, error, view
+from ui_payload import SPEC, error, view
 from ui_steps import card, fill_all, focused, launch_anyway, verdict, visit
 
 pytestmark = pytest.mark.browser
@@ -105,7 +105,7 @@ async def test_quick_start_with_a_new_folder_starts_the_same(tab: Any, site: Any
         "preset": "medium",
         "env": {"A": "1"},
     }
-    last["resources"] = SPEC["resources"] | {"mem": 20 * GIB}
+    last["resources"] = {"mem": "20g", "fgpu": None}
     site.view = view(last={"spec": last, "summary": "PyTorch"})
     page = await visit(await tab(), site)
     await page.click("button[value=last]")
@@ -327,6 +327,25 @@ async def test_copied_link_opens_the_same_form(tab: Any, site: Any) -> None:
     await other.wait_for_selector("#backendai[data-ready]")
     await expect(card(other, "Data and storage")).to_contain_text("/home/work/hw")
     await expect(card(other, "Network")).to_contain_text("9090")
+
+
+async def test_a_form_that_came_back_can_be_started_over(tab: Any, site: Any) -> None:
+    """The server keeps what was typed for a while; Reset is a way out all the same."""
+    site.view = view(
+        draft={"name": ["lab4"], "environment": ["pytorch"], "preset": ["large"], "mem": ["20"]},
+        errors=[error("name", "You already have a session named lab4.", "in_use")],
+    )
+    page = await visit(await tab(), site)
+    await page.fill("#bk-name", "lab5")
+    await page.reload()
+    await page.wait_for_selector("#backendai[data-ready]")
+    await expect(page.locator("#bk-name")).to_have_value("lab5")  # newer than what the server has
+    await expect(page.locator("#bk-errors")).to_be_hidden()
+    await page.click("#bk-reset")
+    await expect(page.locator("#bk-name")).to_have_value("")
+    await page.click("#bk-skip")
+    await expect(card(page, "Environment")).to_contain_text("Python 3.13")
+    await expect(card(page, "Resources")).to_contain_text("Preset small")
 
 
 async def test_reset_can_be_undone(tab: Any, site: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 from ui_harness import environment, page_context, person, safe_json
-from ui_payload import error, view
+from ui_payload import GIB, SPEC, error, view
 from ui_steps import card, visit
 
 pytestmark = pytest.mark.browser
@@ -127,3 +127,32 @@ def test_one_group_no_presets_no_folders() -> None:
     )
     assert '<input type="hidden" name="preset" value="">' in html
     assert '<input type="hidden" name="resource_group" value="default">' in html
+
+
+def rendered(site: dict[str, Any]) -> str:
+    template = environment().get_template("backendai/options_form.html")
+    return template.render(view=site, view_json=safe_json(site))
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [("4g", "4"), ("512m", "0.5"), ("2.5 GiB", "2.5"), (3 * GIB, "3"), ("much", ""), (None, "")],
+)
+def test_sizes_as_people_write_them(written: Any, shown: str) -> None:
+    html = rendered(view(spec={"resources": {"mem": written}}))
+    assert f'step="any" value="{shown}" aria-describedby="bk-mem-error' in html
+
+
+JUNK: list[Any] = [
+    5, 1.5, True, "x", [], {}, [1, "a", {"name": 1}], {"a": {}}, {"folder": 3},
+    [{"folder": 5}, {"folder": "q", "path": 7, "permission": []}, {}],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "key", [k for k in SPEC if k not in {"count", "cluster", "batch", "owner"}]
+)
+def test_options_of_any_shape_have_a_form(key: str) -> None:
+    """Options come through doors that check nothing, and the form of a server shows them."""
+    for value in JUNK:
+        assert 'id="bk-launch"' in rendered(view(spec={key: value}))

@@ -106,7 +106,7 @@ GPU_GROUP: dict[str, Any] = {
 SPEC: dict[str, Any] = {
     "name": None, "type": "interactive", "environment": "python", "version": "3.13", "image": None,
     "env": {}, "resource_group": "default", "agent": "auto", "preset": "small",
-    "resources": {"cpu": None, "mem": None, "shm": None, "fgpu": None}, "count": 1,
+    "resources": {}, "count": 1,
     "cluster": {"mode": "single-node", "size": 1}, "threads": {"omp": None, "openblas": None},
     "mounts": [], "preopen_ports": [], "batch": None, "owner": None, "project": None,
 }  # fmt: skip

@@ -64,21 +64,31 @@ function write(entries) {
     select.value = version;
     if (select.value !== version) { select.selectedIndex = 0; missing.push(version); }
   }
-  groupChanged(one("preset"));
+  groupChanged(one("preset") ?? "");
   if (one("preset") && chosen("preset") !== one("preset")) missing.push(one("preset"));
   for (const slot of SLOTS) if (one(slot) !== undefined && amountInput(slot)) amountInput(slot).value = one(slot);
   writeRows(all, one, missing);
   return missing;
 }
 
-/** A SessionSpec (amounts as raw integers) as entries of the form; the name stays free. */
+/** A size as people write it ("4g", "512 MB", a number of bytes) in GB; "" where it is none. */
+function inGigabytes(written) {
+  const [, figure, unit] = String(written).trim().match(/^(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?$/i) ?? [];
+  return figure === undefined ? "" : String(Number((Number(figure) * 1024 ** (" kmgtp".indexOf(unit.toLowerCase() || " ") - 3)).toFixed(9)));
+}
+
+/** A SessionSpec, as somebody wrote it, as entries of the form; the name stays free. */
 function entriesOf(spec) {
   const entries = [];
   const put = (name, value) => { if (value !== null && value !== undefined && value !== "") entries.push([name, String(value)]); };
   for (const name of ["type", "environment", "image", "resource_group", "preset", "agent", "project"]) put(name, spec[name]);
   put(`version.${spec.environment}`, spec.version);
-  for (const [name, value] of Object.entries(spec.env ?? {})) entries.push(["env_name", name], [SECRET, value]);
-  for (const slot of SLOTS) if (typeof spec.resources?.[slot] === "number") put(slot, shown(slot, spec.resources[slot]));
+  const rows = Array.isArray(spec.env) ? spec.env.map((row) => [row.name, row.value]) : Object.entries(spec.env ?? {});
+  for (const [name, value] of rows) entries.push(["env_name", name ?? ""], [SECRET, value ?? ""]);
+  for (const slot of SLOTS) {
+    const written = spec.resources?.[slot] ?? "";
+    put(slot, slot === "mem" || slot === "shm" ? inGigabytes(written) : written);
+  }
   for (const name of ["omp", "openblas"]) put(name, spec.threads?.[name]);
   for (const mount of spec.mounts ?? []) {
     const known = view.folders.some((f) => f.name === mount.folder);
@@ -86,7 +96,7 @@ function entriesOf(spec) {
     put(`mount_path.${mount.folder}`, mount.path);
     if (known) put(`mount_permission.${mount.folder}`, mount.permission);
   }
-  put("ports", (spec.preopen_ports ?? []).join(", "));
+  put("ports", [spec.preopen_ports ?? []].flat().join(", "));
   return entries;
 }
 
@@ -111,7 +121,8 @@ const draftKey = `backendai-draft:${location.pathname}`;
 function keepDraft(step, posted = false) {
   const entries = read().map(([name, value]) => [name, posted && name === SECRET ? "" : value]);
   try {
-    sessionStorage.setItem(draftKey, JSON.stringify({ step, posted, entries }));
+    const errors = fromServer.map((error) => error.field); // those that nothing has been done about
+    sessionStorage.setItem(draftKey, JSON.stringify({ step, posted, entries, errors }));
   } catch { /* storage is off: the address still has it */ }
 }
 
@@ -121,10 +132,4 @@ function draft() {
   } catch {
     return null;
   }
-}
-
-function dropDraft() {
-  try {
-    sessionStorage.removeItem(draftKey);
-  } catch { /* storage is off */ }
 }

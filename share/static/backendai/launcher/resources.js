@@ -115,7 +115,8 @@ function verdict() {
   const auto = (chosen("agent") || "auto") === "auto";
   const mine = judge(amounts());
   if (!p || isCustom() || !auto) return mine;
-  return { ...p.verdict, why: mine.code === p.verdict.code && p.verdict.code !== "now" && !p.verdict.text.includes(":") ? mine.why : "" };
+  const { code, text, ahead: others } = p.verdict;
+  return code === "waits" ? { code, text: ahead(others), why: text } : { code, text, why: "" };
 }
 
 // Sliders: the bar shows what is free and what is left; its end is the limit.

@@ -115,23 +115,23 @@ function edit(event) {
   } else changed();
 }
 
+/** Back to the form with nothing typed; once more, and what was there is there again. */
 function reset() {
   const before = undo ? null : read();
-  if (undo) write(undo);
-  else if (view.draft) {
-    dropDraft();
-    const query = new URLSearchParams(location.search);
-    query.delete("_xsrf");
-    location.replace(`${location.pathname}${query.size ? `?${query}` : ""}`); // a form with nothing typed
-    return;
-  } else {
-    write(initial);
-    fromServer = [];
-  }
+  write(undo ?? blank());
+  fromServer = [];
   environmentChanged();
   changed();
   undo = before;
   renderBar(problems());
+}
+
+/** The form as the server sent it; when what was typed came back with it, what an empty form means. */
+function blank() {
+  if (!view.draft) return initial;
+  const name = view.environments[0]?.name ?? "";
+  const version = view.environments[0]?.versions[0]?.name ?? "";
+  return [["environment", name], [`version.${name}`, version], ["resource_group", view.resource_groups[0]?.name ?? ""]];
 }
 
 async function copy(text, button) {
@@ -218,7 +218,7 @@ function createFor(quick) {
     $("#bk-nofolder-name").focus();
     return false;
   }
-  if (quick) write(quick === "last" && view.last.spec ? entriesOf(view.last.spec) : initial);
+  if (quick) write(quick === "last" ? entriesOf(view.last.spec) : blank());
   addFolder(name);
   return true;
 }
@@ -241,12 +241,15 @@ function begin() {
   const kept = draft();
   const arrived = performance.getEntriesByType("navigation")[0]?.type ?? "navigate";
   if (view.draft || entries.length) furthest = LAST;
-  if (view.draft) return fromServer.some((p) => stepOfField(p.field)) ? -1 : LAST; // what was typed came back with the page
-  if (kept && !(kept.posted && arrived === "navigate") && !(entries.length && !step)) {
+  const newer = kept && !kept.posted; // than what the server has
+  if (view.draft && !newer) return fromServer.some((p) => stepOfField(p.field)) ? -1 : LAST;
+  if (kept && (newer || arrived !== "navigate") && !(entries.length && !step)) {
+    fromServer = fromServer.filter((p) => kept.errors?.includes(p.field));
     write(kept.entries);
     environmentChanged();
+    fromServer.forEach((p) => { p.control = controlOf(p.field); });
     if (arrived === "navigate") note("What you had typed here is back. ", el("button", { type: "button", class: "bk-plain", onclick: reset }, "Start over"));
-    return step ?? kept.step ?? 1;
+    return fromServer.length ? -1 : step ?? kept.step ?? 1;
   }
   if (entries.length) return takeLink(step, entries);
   environmentChanged();
