@@ -1,0 +1,213 @@
+"""A person's whole way in a real browser: sign in, five steps, JupyterLab, end, and again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from ..hub.harness import Hub, running, wait_for
+
+pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
+
+SETTINGS = {
+    "BackendAI": {
+        "presets": [
+            {"name": "small", "cpu": 0.5, "mem": "512m"},
+            {"name": "medium", "cpu": 1, "mem": "1g", "shm": "128m"},
+        ],
+    }
+}
+# What the session's limits are, wherever the kernel's cgroups are shown: version 1 or 2.
+CELL = (
+    "import os\n"
+    "def read(*names):\n"
+    "    for name in names:\n"
+    "        path = '/sys/fs/cgroup/' + name\n"
+    "        if os.path.exists(path):\n"
+    "            return open(path).read().split()\n"
+    "quota = read('cpu.max', 'cpu/cpu.cfs_quota_us')\n"
+    "period = quota[1:] or read('cpu/cpu.cfs_period_us')\n"
+    "memory = read('memory.max', 'memory/memory.limit_in_bytes')\n"
+    "open('data/kept.txt', 'w').write('kept'); open('lost.txt', 'w').write('lost')\n"
+    "print('cores', int(quota[0]) / int(period[0]), 'bytes', memory[0])"
+)
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    directory = tmp_path_factory.mktemp("hub")
+    settings = {
+        "BackendAI": {**SETTINGS["BackendAI"], "folder_root": str(directory / "folders")},
+    }
+    with running(directory, settings=settings) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def page(browser: Browser, hub: Hub) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(30_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    yield page
+    mine = [problem for problem in problems if "/user/" not in problem]
+    context.close()
+    assert not mine, mine
+
+
+def shot(page: Page, name: str) -> None:
+    """A screenshot for the docs, where the environment says that they are wanted."""
+    if folder := os.environ.get("SCREENSHOTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(Path(folder) / f"{name}.png"))
+
+
+def sign_in(page: Page, hub: Hub, user: str) -> None:
+    page.goto(f"{hub.url}/hub/login")
+    page.fill("#username_input", user)
+    page.fill("#password_input", "secret")
+    page.click("#login_submit")
+    page.wait_for_url("**/hub/**")
+
+
+def step(page: Page, number: int) -> None:
+    expect(page.locator(f"#step-{number}")).to_be_visible()
+
+
+def run_cell(page: Page) -> str:
+    """Types the cell into a new notebook and gives what it printed."""
+    page.get_by_role("button", name="Python 3").or_(
+        page.locator(".jp-LauncherCard[data-category=Notebook]")
+    ).first.click()
+    cell = page.locator(".jp-Notebook .cm-content").first
+    expect(page.locator("#jp-main-statusbar")).to_contain_text("Idle", timeout=60_000)
+    cell.click()
+    page.keyboard.insert_text(CELL)
+    page.keyboard.press("Shift+Enter")
+    output = page.locator(".jp-OutputArea-output").first
+    expect(output).to_contain_text("cores", timeout=60_000)
+    return output.inner_text()
+
+
+def test_the_whole_way(hub: Hub, page: Page) -> None:
+    sign_in(page, hub, "ada")
+    page.goto(f"{hub.url}/hub/spawn")
+    shot(page, "launcher-type")
+
+    step(page, 1)
+    page.fill("[name=name]", "first-steps")
+    page.click("#bk-next")
+    step(page, 2)
+    page.get_by_label("medium").check(force=True)
+    shot(page, "launcher-resources")
+    page.click("#bk-next")
+    step(page, 3)
+    page.fill("#bk-new", "data")
+    page.click("#bk-new-add")
+    page.click("#bk-next")
+    step(page, 4)
+    page.fill("[name=ports]", "8080")
+    page.click("#bk-next")
+    step(page, 5)
+    review = page.locator("#step-5")
+    for text in ("first-steps", "Python", "data", "8080"):
+        expect(review).to_contain_text(text)
+    shot(page, "launcher-review")
+    page.click("#bk-launch")
+
+    page.wait_for_url("**/user/ada/lab**", timeout=60_000)
+    printed = run_cell(page)
+    assert "cores 1.0" in printed
+    assert f"bytes {2**30}" in printed
+    shot(page, "jupyterlab")
+    session = hub.sessions("ada")[-1]
+    assert (session["name"], session["status"]) == ("first-steps", "RUNNING")
+
+    # End it from the Hub's own home page, then launch again with the folder.
+    page.goto(f"{hub.url}/hub/home")
+    page.click("#stop")
+    wait_for("the end", lambda: hub.sessions("ada")[-1]["status"] == "TERMINATED")
+    wait_for("the home to go", lambda: not hub.volumes())
+    page.goto(f"{hub.url}/hub/spawn")
+    # The form has the folder of last time mounted already.
+    page.click("#bk-skip")
+    step(page, 5)
+    expect(review).to_contain_text("data")
+    page.click("#bk-launch")
+    page.wait_for_url("**/user/ada/lab**", timeout=60_000)
+    second = hub.sessions("ada")[-1]
+    assert second["id"] != session["id"]
+    inside = hub.run_inside(second["id"], "sh", "-c", "cat data/kept.txt; ls")
+    assert inside.startswith("kept")
+    assert "lost.txt" not in inside
+    hub.delete("ada")
+
+
+def test_no_folder_asks_first(hub: Hub, page: Page) -> None:
+    sign_in(page, hub, "bob")
+    page.goto(f"{hub.url}/hub/spawn")
+    page.click("#bk-skip")
+    page.click("#bk-launch")
+    dialog = page.locator("#bk-nofolder")
+    expect(dialog).to_be_visible()
+    expect(dialog).to_contain_text("goes when it ends")
+    assert hub.sessions("bob") == []
+    dialog.get_by_role("button", name="Start anyway").click()
+    page.wait_for_url("**/user/bob/lab**", timeout=60_000)
+    hub.delete("bob")
+
+
+def test_an_error_loses_nothing(hub: Hub, page: Page) -> None:
+    """Also on a named server, where the Hub renders the form of another server after an error."""
+    sign_in(page, hub, "cleo")
+    hub.launch("cleo", {"name": "taken-name"})
+    hub.until_ready("cleo")
+    page.goto(f"{hub.url}/hub/spawn/cleo/second")
+    page.fill("[name=name]", "taken-name")
+    page.click("#bk-next")
+    page.get_by_label("medium").check(force=True)
+    page.click("#bk-skip")
+    page.click("#bk-launch")
+    page.locator("#bk-nofolder").get_by_role("button", name="Start anyway").click()
+    expect(page.locator("body")).to_contain_text("You already have a session named taken-name")
+    shot(page, "launcher-error")
+    assert page.url.split("?")[0].split("#")[0].endswith("/hub/spawn/cleo/second")
+    expect(page.locator("[name=name]")).to_have_value("taken-name")
+    expect(page.get_by_label("medium")).to_be_checked()
+    assert len(hub.sessions("cleo")) == 1
+    hub.delete("cleo")
+
+
+def test_without_javascript(hub: Hub, browser: Browser) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    sign_in(page, hub, "dora")
+    page.goto(f"{hub.url}/hub/spawn")
+    for number in range(1, 5):
+        step(page, number)
+    page.fill("[name=name]", "plain-form")
+    page.fill("#bk-new", "work")
+    page.click("#bk-launch")
+    wait_for("it to run", lambda: [s["status"] for s in hub.sessions("dora")] == ["RUNNING"])
+    session = hub.sessions("dora")[0]
+    assert session["name"] == "plain-form"
+    assert hub.run_inside(session["id"], "ls").split().count("work") == 1
+    hub.delete("dora")
+    context.close()
