@@ -206,6 +206,7 @@ def test_without_javascript(hub: Hub, browser: Browser) -> None:
     page.fill("#bk-new", "work")
     page.click("#bk-launch")
     wait_for("it to run", lambda: [s["status"] for s in hub.sessions("dora")] == ["RUNNING"])
+    hub.until_ready("dora")
     session = hub.sessions("dora")[0]
     assert session["name"] == "plain-form"
     assert hub.run_inside(session["id"], "ls").split().count("work") == 1
