@@ -27,6 +27,7 @@ from .rules import check_env_name, check_image, check_session_name, check_text, 
 MAX_ENV_VALUE = 32 * 1024  # characters; the whole environment must fit an exec call
 MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
 MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
+MAX_INNER_ITEMS = 100  # of one inside another; the longest legal one has four
 MAX_ERRORS = 100  # told at once; whoever makes more does not read them
 MAX_PORTS = MAX_VARIABLES = 100
 
@@ -282,8 +283,9 @@ def _unusable(value: Any, path: str, depth: int, errors: list[FieldError]) -> No
         except Problem as problem:
             errors.append(problem.at(path))
     elif isinstance(value, (dict, list, tuple)):
-        if len(value) > MAX_ITEMS:
-            message = f"There can be at most {MAX_ITEMS} of these."
+        most = MAX_ITEMS if depth < 2 else MAX_INNER_ITEMS
+        if len(value) > most:
+            message = f"There can be at most {most} of these."
             errors.append(FieldError(path, "too_long", message))
         elif isinstance(value, dict):
             for key, item in value.items():
