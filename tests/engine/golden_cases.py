@@ -1,0 +1,132 @@
+"""The sessions whose container settings are kept in `golden/`, one JSON file each.
+
+After a change that is meant, write them anew and read the difference before it is committed:
+
+    python tests/engine/golden_cases.py
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jupyterhub_backendai.engine.base import ImageFacts
+from jupyterhub_backendai.engine.settings import SessionFacts, SiteSettings, container_settings
+from jupyterhub_backendai.model.catalog import Catalog, Environment, Preset
+from jupyterhub_backendai.model.policy import Policies
+from jupyterhub_backendai.model.resolve import Context, Folder, resolve
+
+GOLDEN = Path(__file__).parent / "golden"
+
+SITE = SiteSettings(hub_id="hub1", folder_root="/srv/folders")
+IMAGE = ImageFacts("sha256:1", ("start-notebook.py",), {"PATH": "/opt/conda/bin:/usr/bin"})
+FOLDERS = (
+    Folder(name="data"),
+    Folder(name="papers", permission="ro"),
+    Folder(name="lab/shared", project="lab"),
+    Folder(name=".config"),
+)
+CONTEXT = Context(
+    user="alice",
+    groups=frozenset({"lab"}),
+    admin=False,
+    catalog=Catalog(
+        environments=(Environment(name="python", image="example/python:3.11"),),
+        presets=(Preset(name="small", cpu=1, mem="2g"),),
+    ),
+    policies=Policies(),
+)
+WITH_FOLDERS = replace(CONTEXT, folders={folder.name: folder for folder in FOLDERS})
+
+
+def session(options: object, context: Context = CONTEXT, **facts: Any) -> SessionFacts:
+    """A session as it is when it has its place."""
+    given: dict[str, Any] = {
+        "session_id": "0123456789abcdef0123456789abcdef",
+        "name": "train1",
+        "owner": "alice",
+        "agent": "local",
+        **facts,
+    }
+    return SessionFacts(request=resolve(options, context), **given)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What goes into `container_settings`."""
+
+    session: SessionFacts
+    image: ImageFacts = IMAGE
+    site: SiteSettings = SITE
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What comes out, as JSON has it."""
+        found = asdict(container_settings(self.session, self.image, self.site))
+        return json.loads(json.dumps(found))
+
+
+CASES = {
+    "default": Case(session({})),
+    "resources_and_mounts": Case(
+        session(
+            {
+                "resources": {"cpu": "2.5", "mem": "6g", "shm": "2g"},
+                "threads": {"openblas": 1},
+                "preopen_ports": [8080, 9000],
+                "mounts": [
+                    {"folder": "data", "path": "in/put", "permission": "ro"},
+                    {"folder": "papers"},
+                    {"folder": "lab/shared", "path": "/shared"},
+                    {"folder": "new", "create": True},
+                ],
+            },
+            WITH_FOLDERS,
+        )
+    ),
+    "environment": Case(
+        session(
+            {
+                "env": {
+                    "GREETING": "{username} {{ x }} %(y)s $HOME ünïcode",
+                    "PYTHONPATH": "/home/work/lib",
+                    "OMP_NUM_THREADS": "7",
+                    "PATH": "/home/work/bin:/usr/bin",
+                }
+            }
+        )
+    ),
+    "pinned_cores": Case(session({"resources": {"cpu": 2}}, cores=(4, 6))),
+    "capabilities_scratch_and_owner": Case(
+        session({}, owner="a.lice@example.org"),
+        site=SiteSettings(
+            hub_id="physics",
+            uid=2000,
+            gid=2001,
+            pids_limit=512,
+            capabilities=("SYS_NICE", "cap_ipc_lock"),
+            scratch_driver="local",
+            scratch_options={"type": "tmpfs", "device": "tmpfs", "o": "size=10g"},
+        ),
+    ),
+    "image_without_command": Case(
+        session({}), image=ImageFacts("sha256:2", (), {"PYTHONPATH": "/opt/site"})
+    ),
+    "command_of_the_environment": Case(session({}, command=("start.sh", "--now"))),
+    "a_hundredth_of_a_core": Case(session({"resources": {"cpu": "0.01", "mem": "64m"}})),
+}
+
+
+def text(case: Case) -> str:
+    """A case's file."""
+    return json.dumps(case.settings, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(exist_ok=True)
+    for old in GOLDEN.glob("*.json"):
+        old.unlink()
+    for name, case in CASES.items():
+        (GOLDEN / f"{name}.json").write_text(text(case), encoding="utf-8")
