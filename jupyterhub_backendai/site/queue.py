@@ -16,6 +16,7 @@ from .clock import utcnow
 if TYPE_CHECKING:
     from .runtime import Site
 
+_IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
 PASS_INTERVAL = 5.0  # seconds between passes that nobody asked for, while somebody waits
 AGENTS_INTERVAL = 15.0  # seconds after which what the agents have is asked again
 
@@ -75,7 +76,7 @@ class Queue:
         await site.db(site.store.run_pass, site.policies, site.catalog, utcnow())
         if not self._waiting:
             return
-        rows = await site.db(site.store.live)
+        rows = await site.db(site.store.live, _IN_LINE)
         by_id = {row.id: row for row in rows}
         for session_id, waiter in list(self._waiting.items()):
             self._inform(waiter, by_id.get(session_id))
@@ -84,7 +85,7 @@ class Queue:
     def _inform(waiter: _Waiter, row: Session | None) -> None:
         if waiter.placed.done():
             return
-        if row is None or row.status not in {Status.PENDING, Status.SCHEDULED}:
+        if row is None or row.status not in _IN_LINE:
             waiter.placed.set_exception(
                 LaunchError("cancelled", "The session was cancelled while it was in line.")
             )

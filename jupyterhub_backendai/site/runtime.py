@@ -76,6 +76,8 @@ class Site:
         self._threads = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="backendai-db")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
+        self._answering: dict[str, bool] = {}
+        self.closed = False
 
     async def db(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A call of the store, in a thread: nothing on the loop waits for the database."""
@@ -114,8 +116,9 @@ class Site:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         self._starting = None
-        self._sites = {k: s for k, s in self._sites.items() if s is not self}
-        type(self)._sites = self._sites
+        self.closed = True
+        for key in [key for key, site in self._sites.items() if site is self]:
+            del self._sites[key]
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 
     async def report_agents(self) -> None:
@@ -125,7 +128,13 @@ class Site:
             for a in await self.engine.agents()
         ]
         for report in reports:
-            if not report.available:
+            # Once each time that it changes: this is how the admin is told.
+            if report.available == self._answering.get(report.name, True):
+                continue
+            self._answering[report.name] = report.available
+            if report.available:
+                self.log.warning("Agent %s answers again", report.name)
+            else:
                 self.log.error("Agent %s is not available: %s", report.name, report.reason)
         await self.db(self.store.report_agents, reports, now=utcnow())
 

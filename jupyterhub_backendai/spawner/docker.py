@@ -45,6 +45,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         "folders instead.",
     ).tag(config=True)
 
+    # On the class: traits' defaults ask for the site before __init__ has come this far.
+    _site: Site | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._host: DockerHost | None = None
@@ -59,7 +62,10 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
     @property
     def site(self) -> Site:
         """The site this spawner's configuration describes."""
-        return Site.of(self.config, self._client_options())
+        # Kept: finding it means comparing whole configurations, and it is asked for all the time.
+        if self._site is None or self._site.closed:
+            self._site = Site.of(self.config, self._client_options())
+        return self._site
 
     @classmethod
     def site_of(cls, config: Config) -> Site:

@@ -51,6 +51,7 @@ class SessionSpawner(Spawner):
         self._request: SessionRequest | None = None
         self._session: Session | None = None
         self._starting = False
+        self._cleanup: asyncio.Task[None] | None = None
         self._launch_timeout = float(getattr(self, "start_timeout"))  # noqa: B009 - untyped trait
 
     # ---- what an engine's spawner brings ------------------------------------------------------
@@ -184,17 +185,22 @@ class SessionSpawner(Spawner):
         """
         self._starting = True
         self._begin_story()
-        self._session = None
         try:
+            await self._cleaned_up()
+            self._session = None
             await self.site.ready()
             request = self._request or await self.accept(self.user_options)
             await self._end_leftover()
             self._session = await self._submit(request)
             return await self._start_session(self._session, request)
-        except BaseException as error:
-            # Shielded: a cancelled start must still clean up, and nobody waits for it.
-            cleanup = self.site.background(self._abandon(error))
-            await asyncio.shield(cleanup)
+        except asyncio.CancelledError as error:
+            # The Hub gives a cancelled start one second before it stumbles over it, so the
+            # clean-up goes on by itself; the next start or stop of this server waits for it.
+            self._cleanup = self.site.background(self._abandon(error))
+            raise
+        except Exception as error:
+            self._cleanup = self.site.background(self._abandon(error))
+            await self._cleaned_up()
             raise self._for_people(error) from error
         finally:
             self._starting = False
@@ -317,6 +323,12 @@ class SessionSpawner(Spawner):
             self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
             await site.end(left.id, "restarted", "The same server was started again.")
 
+    async def _cleaned_up(self) -> None:
+        """Until nothing is left of a start that was given up."""
+        if self._cleanup is not None:
+            await asyncio.shield(self._cleanup)
+            self._cleanup = None
+
     async def _abandon(self, error: BaseException) -> None:
         await self.settle()
         if self._session is None:
@@ -365,6 +377,7 @@ class SessionSpawner(Spawner):
 
     async def stop(self, now: bool = False) -> None:
         """Ends the session: container and scratch go, folders stay. Fine to call twice."""
+        await self._cleaned_up()
         await self.settle()
         session = self._session or await self._find_session()
         if session is not None:

@@ -1,0 +1,89 @@
+"""A start that is cancelled or fails, at whatever moment, leaves nothing behind."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from .harness import ENVIRONMENTS, IMAGE, Hub, wait_for
+from .test_restart import reached, settled
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+SETTINGS = {
+    "BackendAI": {
+        "environments": [
+            *ENVIRONMENTS,
+            {"name": "dies", "image": IMAGE, "command": ["sh", "-c", "echo my last words; exit 3"]},
+            {"name": "sleeps", "image": IMAGE, "command": ["sleep", "600"]},
+            {"name": "gone", "image": "backendai-no-such-image:1"},
+        ],
+        "presets": [{"name": "small", "cpu": 0.2, "mem": "256m"}],
+        "agents": [{"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}],
+        "queue_timeout": 4,
+    },
+    "Spawner": {"start_timeout": 20, "http_timeout": 8},
+    "JupyterHub": {"log_level": "INFO"},
+}
+
+
+@pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "a container"])
+def test_cancel_in_the_middle(hub: Hub, moment: str) -> None:
+    user = hub.add_user(f"c-{moment.replace(' ', '-').lower()}")
+    count = len(hub.sessions())
+    with ThreadPoolExecutor(1) as pool:
+        start = pool.submit(hub.launch, user)
+        wait_for("the session", lambda: len(hub.sessions()) > count)
+        wait_for(moment, lambda: reached(hub, moment))
+        assert hub.delete(user).status_code in {202, 204}
+        start.result()
+    wait_for("nothing to be left", lambda: settled(hub) and not hub.containers())
+    row = hub.sessions(user)[-1]
+    assert row["status"] in {"CANCELLED", "TERMINATED"}
+    assert row["reason"] in {"You cancelled it.", "You ended it."}
+    assert hub.launch(user).status_code in {201, 202}
+    hub.until_ready(user)
+    hub.delete(user)
+    wait_for("all to be over", lambda: not hub.containers() and not hub.held())
+
+
+def failed(hub: Hub, user: str, environment: str) -> str:
+    """What the user is told of a start that fails; nothing of it is left."""
+    hub.add_user(user)
+    reply = hub.launch(user, {"environment": environment})
+    wait_for("the failure", lambda: not hub.server(user).get("pending"))
+    wait_for("nothing to be left", lambda: settled(hub) and not hub.containers())
+    row = hub.sessions(user)[-1]
+    assert row["status"] == "ERROR"
+    if reply.status_code >= 400:
+        assert reply.json()["message"] == row["reason"]
+    return str(row["reason"])
+
+
+def test_a_server_that_dies_at_its_start(hub: Hub) -> None:
+    reason = failed(hub, "unlucky", "dies")
+    assert "ended while it started (exit code 3)" in reason
+    assert "my last words" in reason
+
+
+def test_a_server_that_never_answers(hub: Hub) -> None:
+    assert "did not answer within 8 seconds" in failed(hub, "patient", "sleeps")
+
+
+def test_an_image_that_cannot_be_had(hub: Hub) -> None:
+    assert "image of this session" in failed(hub, "hopeful", "gone")
+
+
+def test_no_room_in_time(hub: Hub) -> None:
+    holder, waiter = hub.add_user("holder"), hub.add_user("waiter")
+    hub.launch(holder, {"resources": {"cpu": 1}})
+    hub.until_ready(holder)
+    hub.launch(waiter)
+    row = wait_for(
+        "the wait to be over",
+        lambda: [s for s in hub.sessions(waiter) if s["status"] not in {"PENDING", "SCHEDULED"}],
+    )[-1]
+    assert row["status"] == "CANCELLED"
+    assert "no room in time" in row["reason"]
+    hub.delete(holder)
+    wait_for("all to be over", lambda: not hub.containers() and not hub.held())
