@@ -122,8 +122,12 @@ function tick() {
 
 // The end
 
-/** The stream says it is over; the Hub says "ready" after a cancel too, so ask it what is. */
-async function ended() {
+/**
+ * The stream says it is over. After a cancel it says "ready" too, so ask the Hub what is. For about a
+ * second that is no better: the Hub calls a server ready whose start it has just cancelled. So unless
+ * the story itself came to its end, ask once more when that second has passed.
+ */
+async function ended(again = false) {
   source.close();
   if (cancelling || over) return;
   let found;
@@ -134,7 +138,8 @@ async function ended() {
     found = null;
   }
   if (cancelling || over) return;
-  if (found?.ready) ready();
+  if (found?.ready && (again || steps.has("ready"))) ready();
+  else if (found?.ready) setTimeout(() => ended(true), 1500);
   else if (found === null || found.pending === "spawn") setTimeout(listen, 2000); // the Hub restarts, or is not there yet
   else if (found.pending) setTimeout(ended, 1000);
   else finish(message ? "did not start" : "was cancelled", message);

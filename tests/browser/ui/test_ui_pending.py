@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +64,8 @@ async def test_ready_after_a_cancel_is_not_believed(tab: Any, site: Any) -> None
     watching, acting = await visit(await tab(), site), await visit(await tab(), site)
 
     def delete() -> None:
-        site.server = STOPPED
+        site.server = RUNNING  # so the Hub says for a second
+        threading.Timer(1, lambda: setattr(site, "server", STOPPED)).start()
         site.events = [*site.events, {"progress": 100, "ready": True, "message": "Server ready"}]
         site.hold.set()
 
@@ -116,11 +118,12 @@ async def test_place_in_line_and_times(tab: Any, site: Any) -> None:
     await expect(page.locator(".bk-log div")).to_have_count(4)
 
 
-async def test_ready_leads_to_the_server(tab: Any, site: Any) -> None:
+@pytest.mark.parametrize("told", [[event("ready", "done", "Ready")], []])
+async def test_ready_leads_to_the_server(tab: Any, site: Any, told: list[Any]) -> None:
     site.events, site.server = [ASKED], {"ready": False, "pending": "spawn"}
     page = await visit(await tab(), site)
     site.server = RUNNING
-    site.events = [ASKED, {"progress": 100, "ready": True, "message": "Server ready"}]
+    site.events = [ASKED, *told, {"progress": 100, "ready": True, "message": "Server ready"}]
     await expect(page.locator("h1")).to_have_text("JupyterLab")
 
 
