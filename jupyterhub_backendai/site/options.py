@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..model.catalog import Amounts, Environment, Preset, ResourceGroup
+from ..model.catalog import Amounts, Catalog, Environment, Preset, ResourceGroup
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.rules import HOME, reserved_ports
@@ -32,9 +32,9 @@ async def options_view(site: Site, context: Context) -> dict[str, Any]:
     )
 
 
-def summary(request: SessionRequest, context: Context) -> str:
+def summary(request: SessionRequest, catalog: Catalog) -> str:
     """A request in a line: what a person recognises it by."""
-    environment = context.catalog.environment(request.environment or "")
+    environment = catalog.environment(request.environment or "")
     name = environment.label if environment else request.image
     if request.version and request.version != "default":
         name += f" {request.version}"
@@ -180,7 +180,7 @@ class _View:
             text = error.errors[0].message
             return {"summary": "", "verdict": {"code": "never", "text": text, "ahead": 0}}
         return {
-            "summary": summary(request, self.context),
+            "summary": summary(request, self.context.catalog),
             "verdict": self.verdict(request.slots, request.resource_group),
         }
 

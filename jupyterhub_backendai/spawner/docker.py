@@ -15,7 +15,8 @@ from traitlets import Bool, default
 from traitlets.config import Config
 
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
-from ..engine.docker import DockerHost, archive
+from ..engine.create import apply_settings
+from ..engine.docker import DockerHost
 from ..engine.settings import (
     ContainerSettings,
     SessionFacts,
@@ -386,41 +387,3 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             except (NotFound, APIError) as error:
                 self.log.debug("%s: %s", self._log_name, error)
         self.object_id = ""
-
-
-def apply_settings(kwargs: dict[str, Any], settings: ContainerSettings) -> dict[str, Any]:
-    """The arguments of `create_container` with a session's settings in them.
-
-    What the admin set through DockerSpawner stays, but for what the session was granted.
-    """
-    host_config = dict(kwargs.get("host_config") or {})
-    host_config.update(
-        Memory=settings.memory,
-        MemorySwap=settings.memory_swap,
-        ShmSize=settings.shm,
-        Init=settings.init,
-        AutoRemove=False,
-    )
-    host_config.setdefault("CpuPeriod", settings.cpu_period)
-    host_config["CpuQuota"] = settings.cpu_quota * host_config["CpuPeriod"] // settings.cpu_period
-    if settings.cpuset:
-        host_config["CpusetCpus"] = settings.cpuset
-    host_config.setdefault("PidsLimit", settings.pids_limit)
-    host_config.setdefault("CapDrop", list(settings.cap_drop))
-    if settings.cap_add:
-        host_config.setdefault("CapAdd", list(settings.cap_add))
-    host_config.setdefault("SecurityOpt", list(settings.security_opt))
-    host_config["Mounts"] = [*(host_config.get("Mounts") or ()), *settings.mounts]
-    environment = {**(kwargs.get("environment") or {}), **settings.environment}
-    return {
-        "user": settings.user,
-        "hostname": settings.hostname,
-        "working_dir": settings.working_dir,
-        **kwargs,
-        "environment": environment,
-        "labels": {**(kwargs.get("labels") or {}), **settings.labels},
-        "host_config": host_config,
-    }
-
-
-__all__ = ["DockerSessionSpawner", "apply_settings", "archive"]

@@ -16,7 +16,7 @@ from ..site.options import options_view, summary
 from .form import start_again
 
 if TYPE_CHECKING:
-    from .session import SessionSpawner
+    from .doors import OptionDoors
 
 
 @lru_cache(maxsize=1)
@@ -32,7 +32,7 @@ def json_for_script(data: Any) -> Markup:
     return Markup(text)  # noqa: S704 - escaped above
 
 
-async def render_form(spawner: SessionSpawner) -> str:
+async def render_form(spawner: OptionDoors) -> str:
     """The form's inner HTML, filled with what was typed before or with this server's options."""
     context = await spawner.request_context()
     view = await options_view(spawner.site, context)
@@ -56,4 +56,4 @@ def _last(last: Any, context: Context) -> dict[str, Any] | None:
         request: SessionRequest = resolve(spec, context)
     except RequestError:
         return None
-    return {"spec": spec, "summary": summary(request, context)}
+    return {"spec": spec, "summary": summary(request, context.catalog)}

@@ -4,70 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from typing import Any
 
 from jupyterhub.spawner import Spawner
 from jupyterhub.utils import make_ssl_context, url_path_join
-from traitlets import Dict, default
 
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
-from ..model.catalog import Catalog, Environment
 from ..model.errors import LaunchError, Problem, RequestError
-from ..model.resolve import Context, SessionRequest, resolve
+from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
-from ..model.slots import format_bytes, format_thousandths
 from ..model.status import IllegalTransition, Phase, Status
 from ..site.clock import utcnow
-from ..site.runtime import Site
+from ..site.options import summary
 from ..store import NotFound, Session
+from .doors import OptionDoors
 from .errors import SessionSpawnError
-from .form import form_from_link, spec_from_form, start_again
-from .forms import FormState
 from .ready import wait_until_ready
 from .story import Story
 
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
 _NAME_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike
-START_MARGIN = 60  # seconds that the Hub waits longer than we do, so that ours is the message
 
 
-class LenientDict(Dict):
-    """A Dict for what is stored: anything else counts as nothing, instead of breaking a start."""
-
-    def validate(self, obj: Any, value: Any) -> Any:
-        return super().validate(obj, value if isinstance(value, dict) else {})
-
-
-class SessionSpawner(Spawner):
+class SessionSpawner(OptionDoors, Spawner):
     """Submits a session, waits for its place, has the engine run it, and ends it."""
-
-    user_options = LenientDict()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._story = Story()
-        self._request: SessionRequest | None = None
         self._session: Session | None = None
         self._starting = False
         self._cleanup: asyncio.Task[None] | None = None
-        self._launch_timeout = float(getattr(self, "start_timeout"))  # noqa: B009 - untyped trait
 
     # ---- what an engine's spawner brings ------------------------------------------------------
-
-    @property
-    def site(self) -> Site:
-        """The site this spawner belongs to."""
-        raise NotImplementedError
-
-    def site_catalog(self) -> Catalog:
-        """What this user may be offered before policy; an engine may add to the configured."""
-        return self.site.catalog
-
-    async def read_image_option(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-        """Options with the image looked up, and whether it is thereby allowed."""
-        return options, False
 
     async def prepare(self, session: Session, request: SessionRequest) -> None:
         """Has the image and the folders ready on the session's agent."""
@@ -84,97 +54,6 @@ class SessionSpawner(Spawner):
     async def settle(self) -> None:
         """Until no call to the engine of an interrupted launch is in flight any more."""
         raise NotImplementedError
-
-    # ---- options ------------------------------------------------------------------------------
-
-    @property
-    def forms(self) -> FormState:
-        """What this user typed last, while it is not launched."""
-        return FormState.of(self.site, self.user.name)
-
-    @default("options_form")
-    def _default_options_form(self) -> Any:
-        return lambda spawner: spawner.render_form()
-
-    @default("options_from_form")
-    def _options_from_form(self) -> Any:
-        return self._read_form
-
-    @default("apply_user_options")
-    def _default_apply_user_options(self) -> Any:
-        async def apply(spawner: SessionSpawner, options: dict[str, Any]) -> None:
-            await spawner.accept(options)
-
-        return apply
-
-    async def render_form(self) -> str:
-        """The options form for this spawner's user, as HTML."""
-        from .render import render_form
-
-        return await render_form(self)
-
-    async def _read_form(self, form: Mapping[str, list[Any]]) -> dict[str, Any]:
-        """The form as a spec. It is checked here too, by the one check there is: the Hub shows on
-        the form what is raised here, but only for a second what the start itself raises."""
-        quick = (form.get("quick") or [""])[0]
-        if quick == "last":
-            options = start_again(self.orm_spawner.user_options)
-        elif quick == "default":
-            options = {}
-        else:
-            options = spec_from_form(form)
-        self.forms.typed(form, options)
-        await self.accept(options)
-        return options
-
-    async def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
-        """A link fills the form and never starts anything by itself: a page of anybody's could
-        contain it. So this always raises, with what there is to put right or to look through."""
-        try:
-            form = form_from_link(query_data)
-        except KeyError as error:
-            raise SessionSpawnError(
-                f"A link cannot set {str(error.args[0])[:64]}. Fill in the form instead.",
-                reason="bad_options",
-                status=400,
-            ) from None
-        options = spec_from_form(form)
-        self.forms.proposed(form, options)
-        await self.accept(options)
-        raise SessionSpawnError(
-            "A link filled in this form. Look it through, then launch.", reason="link", status=200
-        )
-
-    async def request_context(self) -> Context:
-        """Who asks and all that the answer depends on."""
-        groups = frozenset(group.name for group in self.user.orm_user.groups)
-        context = await self.site.context(self.user.name, groups, bool(self.user.admin))
-        catalog = self.site_catalog()
-        if catalog is not context.catalog:
-            context = replace(context, catalog=catalog)
-        return context
-
-    async def accept(self, options: dict[str, Any]) -> SessionRequest:
-        """The one check of what was asked, whichever door it came through.
-
-        Raises `SessionSpawnError` with every error.
-        """
-        self._request = None
-        options, image_allowed = await self.read_image_option(dict(options or {}))
-        context = await self.request_context()
-        if image_allowed:
-            policy = context.policy.model_copy(update={"manual_image": True})
-            context = _with_policy(context, policy)
-        try:
-            self._request = resolve(options, context)
-        except RequestError as error:
-            self.forms.refused(error.errors)
-            raise SessionSpawnError.refused(error) from None
-        # Read by the Hub before the first line of start(): the wait in line is in it.
-        self.start_timeout = int(
-            self.site.configuration.queue_timeout + self._launch_timeout + START_MARGIN
-        )
-        return self._request
 
     # ---- start --------------------------------------------------------------------------------
 
@@ -208,8 +87,7 @@ class SessionSpawner(Spawner):
             self._story.end()
 
     async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
-        summary = describe(request)
-        self._story.tell("asked", "Asked", summary)
+        self._story.tell("asked", "Asked", summary(request, self.site_catalog()))
         session = await self._in_line(session)
         self._session = session
         self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
@@ -416,12 +294,6 @@ class SessionSpawner(Spawner):
             self.log.debug("%s: %s", self._log_name, error)
 
 
-def _with_policy(context: Context, policy: Any) -> Context:
-    """The same context with another policy for its one user."""
-    policies = context.policies.model_copy(update={"users": {context.user: policy}})
-    return replace(context, policies=policies)
-
-
 def _why(error: BaseException) -> tuple[str, str]:
     """Reason code and sentence of what ended a start."""
     if isinstance(error, LaunchError):
@@ -440,18 +312,3 @@ def _why(error: BaseException) -> tuple[str, str]:
     return "start_failed", (
         "The session could not be started. Start it again; if it happens again, tell your admin."
     )
-
-
-def describe(request: SessionRequest, environment: Environment | None = None) -> str:
-    """A request in a line: what a person recognises it by."""
-    name = environment.label if environment else request.environment or request.image
-    version = f" {request.version}" if request.version and request.version != "default" else ""
-    cores = format_thousandths(request.cpu)
-    parts = [
-        f"{name}{version}",
-        f"{cores} {'core' if request.cpu == 1000 else 'cores'}",
-        format_bytes(request.mem),
-    ]
-    if request.fgpu:
-        parts.append(f"{format_thousandths(request.fgpu)} FGPU")
-    return ", ".join(parts)

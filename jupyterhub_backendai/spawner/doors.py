@@ -1,0 +1,147 @@
+"""The Hub's doors for options: form, link, REST, stored options. One check behind all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from traitlets import Dict, HasTraits, default
+
+from ..model.catalog import Catalog
+from ..model.errors import RequestError
+from ..model.policy import Policy
+from ..model.resolve import Context, SessionRequest, resolve
+from ..site.runtime import Site
+from .errors import SessionSpawnError
+from .form import form_from_link, spec_from_form, start_again
+from .forms import FormState
+from .render import render_form
+
+START_MARGIN = 60  # seconds that the Hub waits longer than we do, so that ours is the message
+
+
+class LenientDict(Dict):
+    """A Dict for what is stored: anything else counts as nothing, instead of breaking a start."""
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        return super().validate(obj, value if isinstance(value, dict) else {})
+
+
+class OptionDoors(HasTraits):
+    """The part of a spawner that takes what a user asks for and has it checked."""
+
+    user: Any
+    orm_spawner: Any
+    user_options = LenientDict()
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._request: SessionRequest | None = None
+        self._launch_timeout = float(getattr(self, "start_timeout"))  # noqa: B009 - a trait of Spawner
+
+    @property
+    def site(self) -> Site:
+        """The site this spawner belongs to."""
+        raise NotImplementedError
+
+    def site_catalog(self) -> Catalog:
+        """What this user may be offered before policy; an engine may add to the configured."""
+        return self.site.catalog
+
+    async def read_image_option(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Options with the image looked up, and whether it is thereby allowed."""
+        return options, False
+
+    @property
+    def forms(self) -> FormState:
+        """What this user typed last, while it is not launched."""
+        return FormState.of(self.site, self.user.name)
+
+    @default("options_form")
+    def _default_options_form(self) -> Any:
+        return lambda spawner: spawner.render_form()
+
+    @default("options_from_form")
+    def _options_from_form(self) -> Any:
+        return self._read_form
+
+    @default("apply_user_options")
+    def _default_apply_user_options(self) -> Any:
+        async def apply(spawner: OptionDoors, options: dict[str, Any]) -> None:
+            await spawner.accept(options)
+
+        return apply
+
+    async def render_form(self) -> str:
+        """The options form for this spawner's user, as HTML."""
+        return await render_form(self)
+
+    async def _read_form(self, form: Mapping[str, list[Any]]) -> dict[str, Any]:
+        """The form as a spec. It is checked here too, by the one check there is: the Hub shows on
+        the form what is raised here, but only for a second what the start itself raises."""
+        quick = (form.get("quick") or [""])[0]
+        if quick == "last":
+            options = start_again(self.orm_spawner.user_options)
+        elif quick == "default":
+            options = {}
+        else:
+            options = spec_from_form(form)
+        self.forms.typed(form, options)
+        await self.accept(options)
+        return options
+
+    async def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
+        """A link fills the form and never starts anything by itself: a page of anybody's could
+        contain it. So this always raises, with what there is to put right or to look through."""
+        try:
+            form = form_from_link(query_data)
+        except KeyError as error:
+            raise SessionSpawnError(
+                f"A link cannot set {str(error.args[0])[:64]}. Fill in the form instead.",
+                reason="bad_options",
+                status=400,
+            ) from None
+        options = spec_from_form(form)
+        self.forms.proposed(form, options)
+        await self.accept(options)
+        raise SessionSpawnError(
+            "A link filled in this form. Look it through, then launch.", reason="link", status=200
+        )
+
+    async def request_context(self) -> Context:
+        """Who asks and all that the answer depends on."""
+        groups = frozenset(group.name for group in self.user.orm_user.groups)
+        context = await self.site.context(self.user.name, groups, bool(self.user.admin))
+        catalog = self.site_catalog()
+        if catalog is not context.catalog:
+            context = replace(context, catalog=catalog)
+        return context
+
+    async def accept(self, options: dict[str, Any]) -> SessionRequest:
+        """The one check of what was asked, whichever door it came through.
+
+        Raises `SessionSpawnError` with every error.
+        """
+        self._request = None
+        options, image_allowed = await self.read_image_option(dict(options or {}))
+        context = await self.request_context()
+        if image_allowed:
+            policy = context.policy.model_copy(update={"manual_image": True})
+            context = _with_policy(context, policy)
+        try:
+            self._request = resolve(options, context)
+        except RequestError as error:
+            self.forms.refused(error.errors)
+            raise SessionSpawnError.refused(error) from None
+        # Read by the Hub before the first line of start(): the wait in line is in it.
+        self.start_timeout = int(
+            self.site.configuration.queue_timeout + self._launch_timeout + START_MARGIN
+        )
+        return self._request
+
+
+def _with_policy(context: Context, policy: Policy) -> Context:
+    """The same context with another policy for its one user."""
+    policies = context.policies.model_copy(update={"users": {context.user: policy}})
+    return replace(context, policies=policies)
