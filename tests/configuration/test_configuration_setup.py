@@ -102,7 +102,7 @@ def test_a_start_that_fails_shows_no_traceback(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode != 0
