@@ -8,22 +8,11 @@ nothing is lost, and takes itself off the path, so that Jupyter kernels never se
 
 import importlib
 import importlib.machinery
-import os
 import sys
 
-_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+from _backendai_start import leave_the_path
 
-
-def _leave_the_path():
-    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
-    kept = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != _HERE]
-    if kept:
-        os.environ["PYTHONPATH"] = os.pathsep.join(kept)
-    else:
-        os.environ.pop("PYTHONPATH", None)
-
-
-_leave_the_path()
+leave_the_path()
 
 if importlib.machinery.PathFinder.find_spec(__name__, sys.path) is None:
     raise ModuleNotFoundError("No module named " + repr(__name__), name=__name__)
