@@ -13,6 +13,7 @@ import mimetypes
 import threading
 import time
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ OURS = [ROOT / "templates", ROOT / "share/static"]
 HUB = Path(DATA_FILES_PATH)
 
 
+@lru_cache
 def environment(*, stock: bool = False, enable_async: bool = False) -> Environment:
     """A Jinja environment as the Hub makes it; with `stock` without our templates."""
     hub = HUB / "templates"
