@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from traitlets.config import Config
@@ -43,7 +44,7 @@ def _setup(c: Config) -> None:
         if path not in paths:
             paths.append(path)
     _reachable(c)
-    _open_site(c)
+    open_site(c)
 
 
 def _default(section: Mapping[str, Any], name: str, value: Any) -> None:
@@ -62,8 +63,11 @@ def _reachable(c: Config) -> None:
         c.JupyterHub.update(address)
 
 
-def _open_site(c: Config) -> None:
-    """Opens the database before the Hub serves, and begins the start-up work on its loop."""
+def open_site(c: Config) -> None:
+    """Opens the database before the Hub serves, and begins the start-up work on its loop.
+
+    Raises `ConfigurationError`. Does nothing where no Hub is being started.
+    """
     from jupyterhub.app import JupyterHub
 
     if not JupyterHub.initialized() or JupyterHub.instance().subapp is not None:
@@ -71,11 +75,9 @@ def _open_site(c: Config) -> None:
     from .spawner.docker import DockerSessionSpawner
 
     site = DockerSessionSpawner.site_of(c)
-    try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    loop.create_task(_begin(c, site))
+    with suppress(RuntimeError):  # no loop runs: then nothing is served from here either
+        asyncio.get_running_loop()
+        site.background(_begin(c, site))
 
 
 async def _begin(c: Config, site: Any) -> None:

@@ -37,6 +37,7 @@ from .base import (
 T = TypeVar("T")
 THREADS = 16  # calls in flight on one daemon; more would only queue inside it
 CALL_TIMEOUT = 60  # seconds, for one call that is not a pull
+HELPER = "helper-"  # in front of the run's id, where a session's id would be
 LIST_CACHE = 1.0  # seconds that one listing serves every poll
 
 
@@ -72,8 +73,10 @@ def archive(entries: Iterable[tuple[str, int, int, int, bytes | None]]) -> bytes
 class DockerHost:
     """One daemon: its client, its threads, and calls that never block the event loop."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, hub_id: str, run_id: str) -> None:
         self.config = config
+        # Of containers that are no session's: a run that died is told by its id, and swept up.
+        self.helper_labels = {LABEL_HUB: hub_id, LABEL_SESSION: f"{HELPER}{run_id}"}
         self.name = config.name
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
@@ -166,7 +169,7 @@ class DockerHost:
                 entrypoint=[],
                 # `Binds` and not `Mounts`: it makes the root where it is not there yet.
                 host_config={"Binds": [f"{root}:/backendai-root"], "NetworkMode": "none"},
-                labels={LABEL_HUB: "helper"},
+                labels=self.helper_labels,
             )
             try:
                 data = archive(
@@ -187,9 +190,9 @@ class DockerEngine(Engine):
 
     capabilities = EngineCapabilities(commit=True, resize=True, cpuset=True, shares_host=True)
 
-    def __init__(self, agents: Sequence[AgentConfig], hub_id: str) -> None:
-        self.hub_id = hub_id
-        self.hosts = {config.name: DockerHost(config) for config in agents}
+    def __init__(self, agents: Sequence[AgentConfig], hub_id: str, run_id: str) -> None:
+        self.hub_id, self.run_id = hub_id, run_id
+        self.hosts = {config.name: DockerHost(config, hub_id, run_id) for config in agents}
 
     def host(self, agent: str) -> DockerHost:
         """The host of that name. Raises `EngineError` for one that is not configured any more."""
@@ -233,7 +236,7 @@ class DockerEngine(Engine):
             found = {row["Labels"].get(LABEL_SESSION, "") for row in rows}
             volumes = client.volumes(filters={"label": label})["Volumes"] or ()
             found |= {(row["Labels"] or {}).get(LABEL_SESSION, "") for row in volumes}
-            return found - {""}
+            return found - {"", f"{HELPER}{self.run_id}"}
 
         return sorted(await self.host(agent).call(run))
 

@@ -18,7 +18,7 @@ from docker.errors import APIError, DockerException, NotFound
 from traitlets.config import Config
 from traitlets.log import get_logger
 
-from ..engine.base import LABEL_HUB, EngineError
+from ..engine.base import EngineError
 from ..engine.docker import DockerHost
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ async def _probe(host: DockerHost, image: str, url: str, network: str) -> str | 
             image,
             entrypoint=["python3", "-c", _PROBE],
             command=[url, str(PROBE_TIMEOUT)],
-            labels={LABEL_HUB: "helper"},
+            labels=host.helper_labels,
             host_config={"NetworkMode": network, "CapDrop": ["ALL"]},
         )
         try:

@@ -59,7 +59,7 @@ class Site:
         self.store = Store(configuration.database_url)
         self.store.upgrade()
         self.hub_id = configuration.hub_id or self.store.hub_id
-        self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id)
+        self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
         self.settings = SiteSettings(
             hub_id=self.hub_id,
             uid=configuration.uid,

@@ -10,7 +10,8 @@ from markupsafe import Markup
 from ..model.errors import FieldError, LaunchError, RequestError
 
 # Bounded: the Hub makes these labels of a metric.
-_LAUNCH_STATUS = {"cancelled": 409, "queue_timeout": 503, "folder": 409, "image_missing": 503}
+# Never 500: that is a defect of ours, and this is an answer.
+_LAUNCH_STATUS = {"cancelled": 409, "folder": 409}
 
 
 class SessionSpawnError(SpawnException):
@@ -39,7 +40,7 @@ class SessionSpawnError(SpawnException):
     @classmethod
     def failed(cls, error: LaunchError) -> SessionSpawnError:
         """A session that was accepted and did not get as far as running."""
-        status = _LAUNCH_STATUS.get(error.reason, 500)
+        status = _LAUNCH_STATUS.get(error.reason, 503)
         return cls(error.message, reason=error.reason, status=status)
 
 

@@ -65,7 +65,7 @@ def test_a_refusals_status_and_reason(kind: Kind, status: int, reason: str) -> N
 @pytest.mark.parametrize(
     ("reason", "status"),
     [("cancelled", 409), ("queue_timeout", 503), ("folder", 409), ("image_missing", 503),
-     ("start_failed", 500), ("start_timeout", 500)],
+     ("start_failed", 503), ("start_timeout", 503)],
 )  # fmt: skip
 def test_a_failures_status_and_reason(reason: str, status: int) -> None:
     error = SessionSpawnError.failed(LaunchError(reason, "It did not start."))
