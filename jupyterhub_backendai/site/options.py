@@ -62,6 +62,7 @@ class _View:
         context, policy = self.context, self.context.policy
         own = [f for f in context.folders.values() if f.project is None]
         return {
+            "made_at": self.snapshot.now,
             "user": {
                 "name": context.user,
                 "admin": context.admin,

@@ -35,6 +35,7 @@ class SessionSpawner(OptionDoors, Spawner):
         self._story = Story()
         self._session: Session | None = None
         self._starting = False
+        self.session_summary = ""  # a line on the page that is shown while it starts
         self._cleanup: asyncio.Task[None] | None = None
 
     # ---- what an engine's spawner brings ------------------------------------------------------
@@ -87,7 +88,8 @@ class SessionSpawner(OptionDoors, Spawner):
             self._story.end()
 
     async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
-        self._story.tell("asked", "Asked", summary(request, self.site_catalog()))
+        self.session_summary = summary(request, self.site_catalog())
+        self._story.tell("asked", "Asked", self.session_summary)
         session = await self._in_line(session)
         self._session = session
         self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
