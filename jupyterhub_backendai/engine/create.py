@@ -30,7 +30,13 @@ def apply_settings(kwargs: dict[str, Any], settings: ContainerSettings) -> dict[
         host_config.setdefault("CapAdd", list(settings.cap_add))
     host_config.setdefault("SecurityOpt", list(settings.security_opt))
     host_config["Mounts"] = [*(host_config.get("Mounts") or ()), *settings.mounts]
-    environment = {**(kwargs.get("environment") or {}), **settings.environment}
+    # Docker refuses a container with these beside a quota, or with more kept free than granted.
+    for name in ("NanoCpus", "MemoryReservation"):
+        host_config.pop(name, None)
+    given = kwargs.get("environment") or {}
+    environment = {**given, **settings.environment}
+    if path := given.get("PYTHONPATH"):
+        environment["PYTHONPATH"] = f"{settings.environment['PYTHONPATH']}:{path}"
     return {
         "user": settings.user,
         "hostname": settings.hostname,

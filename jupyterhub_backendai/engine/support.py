@@ -6,6 +6,8 @@ path that the Docker host knows, which a Hub in a container or another machine d
 
 from __future__ import annotations
 
+import posixpath
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,19 +20,35 @@ _MARKER_TEXT = b"""Files here go when the session ends. Files in mounted folders
 """
 
 
-def support_files(site: SiteSettings) -> bytes:
-    """The archive, to be unpacked at `/`: start-up support, and a home that its user owns."""
-    return _archive(site.uid, site.gid)
+def support_files(site: SiteSettings, targets: Iterable[str] = ()) -> bytes:
+    """The archive, to be unpacked at `/`: start-up support, and a home that its user owns.
+
+    `targets` are the places of mounted folders: what the engine would make on the way to them,
+    as root, is made for the user here.
+    """
+    return _archive(site.uid, site.gid, tuple(sorted(_on_the_way(targets))))
 
 
-@lru_cache(maxsize=4)
-def _archive(uid: int, gid: int) -> bytes:
+def _on_the_way(targets: Iterable[str]) -> set[str]:
+    """Directories inside the home, and above one of the targets."""
+    found: set[str] = set()
+    for target in targets:
+        parent = posixpath.dirname(target)
+        while parent.startswith(HOME + "/"):
+            found.add(parent)
+            parent = posixpath.dirname(parent)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _archive(uid: int, gid: int, directories: tuple[str, ...]) -> bytes:
     entries: list[tuple[str, int, int, int, bytes | None]] = [
         (HOME.lstrip("/") + "/", uid, gid, 0o755, None),
         (f"{HOME.lstrip('/')}/{MARKER}", uid, gid, 0o644, _MARKER_TEXT),
         (SUPPORT_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
         (IMPORT_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
     ]
+    entries += [(path.lstrip("/") + "/", uid, gid, 0o755, None) for path in directories]
     root = files("jupyterhub_backendai.singleuser") / "imports"
     entries += _tree(root, IMPORT_DIR.lstrip("/"))
     return archive(entries)

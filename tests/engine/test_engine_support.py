@@ -59,3 +59,11 @@ def test_each_owner_has_an_archive_of_his_own() -> None:
     one, two = (SiteSettings(hub_id="h", uid=uid) for uid in (1000, 1001))
     assert support_files(one) != support_files(two)
     assert support_files(one) == support_files(SiteSettings(hub_id="other", uid=1000))
+
+
+def test_directories_on_the_way_to_a_folder_are_the_users() -> None:
+    site = SiteSettings(hub_id="h", uid=2000, gid=2001)
+    data = support_files(site, ["/home/work/a/b/c", "/data/x", "/home/work/top"])
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        made = {m.name for m in archive if m.isdir() and m.uid == 2000 and m.name != "home/work"}
+    assert made == {"home/work/a", "home/work/a/b"}
