@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import dedent
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
 from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
+from .configuration_values import check_group, check_known, check_names, read_as, wrong
 from .engine.docker import AgentConfig
 from .engine.entries import AgentEntry
 from .engine.settings import CAPABILITIES
@@ -305,18 +305,16 @@ class BackendAI(LoggingConfigurable):
             presets=tuple(self._read("presets", list[Preset])),
             resource_groups=tuple(groups),
         )
-        self._check_names("environments", [e.name for e in catalog.environments])
-        self._check_names("resource_groups", [g.name for g in groups])
-        self._check_names("presets", [(p.name, p.resource_group) for p in catalog.presets])
+        check_names("environments", [e.name for e in catalog.environments])
+        check_names("resource_groups", [g.name for g in groups])
+        check_names("presets", [(p.name, p.resource_group) for p in catalog.presets])
         for index, environment in enumerate(catalog.environments):
-            self._check_names(
-                f"environments[{index}].versions", [v.name for v in environment.versions]
-            )
+            check_names(f"environments[{index}].versions", [v.name for v in environment.versions])
         for index, preset in enumerate(catalog.presets):
-            self._check_group(f"presets[{index}].resource_group", preset.resource_group, groups)
+            check_group(f"presets[{index}].resource_group", preset.resource_group, groups)
         for group in groups:
             # A request names a preset by its name alone, so inside a group it must say which.
-            self._check_names("presets", [p.name for p in catalog.presets_of(group.name)])
+            check_names("presets", [p.name for p in catalog.presets_of(group.name)])
         return catalog
 
     def policies(self) -> Policies:
@@ -325,22 +323,22 @@ class BackendAI(LoggingConfigurable):
 
         def filled(trait: str, value: Any) -> Any:
             if not isinstance(value, Mapping):
-                raise self._wrong(trait, value, "A policy is a dict.", "Write a dict.")
+                raise wrong(trait, value, "A policy is a dict.", "Write a dict.")
             return {**manual, **value}
 
         users = {
-            name: self._as(f"user_policies[{name!r}]", filled("user_policies", value), Policy)
+            name: read_as(f"user_policies[{name!r}]", filled("user_policies", value), Policy)
             for name, value in self.user_policies.items()
         }
         groups = {
-            name: self._as(f"group_policies[{name!r}]", filled("group_policies", value), Policy)
+            name: read_as(f"group_policies[{name!r}]", filled("group_policies", value), Policy)
             for name, value in self.group_policies.items()
         }
         projects = {
-            name: self._as(f"project_quotas[{name!r}]", value, Quota)
+            name: read_as(f"project_quotas[{name!r}]", value, Quota)
             for name, value in self.project_quotas.items()
         }
-        default = self._as(
+        default = read_as(
             "default_policy", filled("default_policy", dict(self.default_policy)), Policy
         )
         return Policies(default=default, users=users, groups=groups, projects=projects)
@@ -357,7 +355,7 @@ class BackendAI(LoggingConfigurable):
             self._agent(f"agents[{index}]", entry, groups, local_client)
             for index, entry in enumerate(self.agents)
         ]
-        self._check_names("agents", [a.name for a in found])
+        check_names("agents", [a.name for a in found])
         return found
 
     def _agent(
@@ -369,13 +367,13 @@ class BackendAI(LoggingConfigurable):
     ) -> AgentConfig:
         unknown = sorted(str(key) for key in set(given) - set(AgentEntry.model_fields))
         if unknown:
-            raise self._wrong(
+            raise wrong(
                 place, given, f"There is no key {unknown[0]!r}.",
                 f"Use only: {', '.join(sorted(AgentEntry.model_fields))}.",
             )  # fmt: skip
-        entry = self._as(place, given, AgentEntry)
+        entry = read_as(place, given, AgentEntry)
         group = groups[0].name if entry.resource_group is None else entry.resource_group
-        self._check_group(f"{place}.resource_group", group, groups)
+        check_group(f"{place}.resource_group", group, groups)
         return entry.config(group, local_client)
 
     def check(self) -> None:
@@ -386,60 +384,28 @@ class BackendAI(LoggingConfigurable):
         for trait in ("folder_root", "folder_root_on_host"):
             path = getattr(self, trait)
             if path and not os.path.isabs(path):
-                raise self._wrong(
-                    trait, path, "It is not an absolute path.", "Begin it with a slash."
-                )
+                raise wrong(trait, path, "It is not an absolute path.", "Begin it with a slash.")
         if self.folder_root_on_host and not self.folder_root:
-            raise self._wrong(
+            raise wrong(
                 "folder_root", "", "The Hub does not know where folders are.",
                 "Set it to where the Hub sees folder_root_on_host.",
             )  # fmt: skip
         if self.hub_id and not (
             self.hub_id.isascii() and self.hub_id.isalnum() and len(self.hub_id) <= 32
         ):
-            raise self._wrong(
+            raise wrong(
                 "hub_id", self.hub_id, "It becomes part of names.",
                 "Use up to 32 letters and digits.",
             )  # fmt: skip
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:
-                raise self._wrong(
+                raise wrong(
                     "capabilities", name, "Linux has no such capability.",
                     "Write it as in capabilities(7), such as SYS_NICE.",
                 )  # fmt: skip
 
     def _read(self, trait: str, shape: type[T]) -> T:
-        return self._as(trait, getattr(self, trait), shape)
-
-    def _as(self, trait: str, value: Any, shape: type[T]) -> T:
-        try:
-            return TypeAdapter(shape).validate_python(value)
-        except ValidationError as failure:
-            first = failure.errors(include_url=False)[0]
-            place = trait
-            for step in first["loc"]:
-                place += f"[{step}]" if isinstance(step, int) else f".{step}"
-            given = first.get("input")
-            problem = str(first["msg"]).removeprefix("Value error, ")
-            problem = f"{problem[:1].upper()}{problem[1:].rstrip('.')}."
-            if first["type"] == "missing":
-                given, problem = value, f"{first['loc'][-1]!r} is missing."
-            elif first["type"] == "extra_forbidden":
-                problem = f"There is no key {first['loc'][-1]!r} here."
-            raise self._wrong(
-                place, given, problem, f"See the example of {trait.split('[')[0]} in the docs."
-            ) from None
-
-    @staticmethod
-    def _wrong(trait: str, value: object, problem: str, remedy: str) -> ConfigurationError:
-        return ConfigurationError(f"BackendAI.{trait}", value, problem, remedy)
-
-    def _check_names(self, trait: str, names: Sequence[object]) -> None:
-        for name in names:
-            if names.count(name) > 1:
-                raise self._wrong(
-                    trait, name, "This name is there twice.", "Give each its own name."
-                )
+        return read_as(trait, getattr(self, trait), shape)
 
     def _check_policies(self, policies: Policies, catalog: Catalog) -> None:
         """A policy that names what is not there would forbid everything without a word."""
@@ -449,23 +415,8 @@ class BackendAI(LoggingConfigurable):
         named += [(f"user_policies[{name!r}]", p) for name, p in policies.users.items()]
         named += [(f"group_policies[{name!r}]", p) for name, p in policies.groups.items()]
         for trait, policy in named:
-            self._check_known(f"{trait}.environments", policy.environments, environments)
-            self._check_known(f"{trait}.resource_groups", policy.resource_groups, groups)
-
-    def _check_known(self, trait: str, names: Iterable[str] | None, known: Sequence[str]) -> None:
-        for name in sorted(names or ()):
-            if name not in known:
-                what = trait.rsplit(".", 1)[-1].rstrip("s").replace("_", " ")
-                raise self._wrong(
-                    trait, name, f"There is no such {what}.", f"Use one of: {', '.join(known)}."
-                )
-
-    def _check_group(self, trait: str, name: str | None, groups: Sequence[ResourceGroup]) -> None:
-        if name is not None and all(g.name != name for g in groups):
-            raise self._wrong(
-                trait, name, "There is no such resource group.",
-                f"Use one of: {', '.join(g.name for g in groups)}.",
-            )  # fmt: skip
+            check_known(f"{trait}.environments", policy.environments, environments)
+            check_known(f"{trait}.resource_groups", policy.resource_groups, groups)
 
 
 def read_configuration(config: Config) -> BackendAI:
