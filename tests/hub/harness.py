@@ -62,11 +62,19 @@ ENVIRONMENTS = [
 ]
 
 
+# Below the range from which the system gives out ports by itself, and of this worker alone, so that
+# nobody takes a port between its choice and its use.
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_PORTS = iter(range(20_000 + _WORKER * 1000, 21_000 + _WORKER * 1000))
+
+
 def free_port() -> int:
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free on all addresses and that no other test is given."""
+    for port in _PORTS:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("", port))
+            return port
+    raise AssertionError("no port is left for this worker's tests")
 
 
 def wait_for(what: str, check: Callable[[], T], timeout: float = 60) -> T:
