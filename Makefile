@@ -47,6 +47,10 @@ format: venv-check ## put the code into the one format
 	@ruff check --fix $(code)
 	@ruff format $(code)
 
+.PHONY: docs
+docs: venv-docs ## the docs as HTML, in docs/_build/html
+	@sphinx-build -W --keep-going -q docs docs/_build/html
+
 .PHONY: image
 image: ## the demo's and the tests' image (needs a Docker engine)
 	@$(setup)/image.sh
@@ -55,19 +59,21 @@ image: ## the demo's and the tests' image (needs a Docker engine)
 test-packages:
 	@$(setup)/test-packages.sh
 
-.PHONY: venv-run venv-check venv-test
+.PHONY: venv-run venv-check venv-test venv-docs
 venv-run:
 	@$(setup)/venv.sh
 	@$(setup)/proxy.sh
 venv-check:
 	@$(setup)/venv.sh check
 venv-test:
-	@$(setup)/venv.sh test check postgres
+	@$(setup)/venv.sh test check postgres docs
 	@$(setup)/proxy.sh
+venv-docs:
+	@$(setup)/venv.sh docs
 
 .PHONY: clean
 clean: ## remove what runs and tests left here (the demo's data too, not the virtual environment)
-	@rm -rf .run dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis test-results
+	@rm -rf .run dist build docs/_build docs/reference/generated .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis test-results
 	@find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
 .PHONY: distclean

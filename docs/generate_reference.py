@@ -1,0 +1,295 @@
+"""Writes the parts of the reference that the code itself says: configuration and statuses.
+
+    python docs/generate_reference.py [FOLDER]
+
+The build of the docs runs it. What has no words here, a new key for instance, fails it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from textwrap import dedent
+
+from pydantic import BaseModel
+from traitlets import TraitType
+
+from jupyterhub_backendai.configuration import BackendAI
+from jupyterhub_backendai.engine.entries import AgentEntry
+from jupyterhub_backendai.model.catalog import (
+    Amounts,
+    App,
+    Environment,
+    Preset,
+    ResourceGroup,
+    Version,
+)
+from jupyterhub_backendai.model.policy import Policy, Quota
+from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
+from jupyterhub_backendai.site import reconcile
+
+AMOUNTS = "amounts: `cpu`, `mem`, `shm`, `fgpu`"
+TOTAL = "amounts: `cpu`, `mem`, `fgpu` (shared memory is a part of memory)"
+EVERYBODY = "everybody, where neither `users` nor `groups` is there"
+
+# What each key of a dict is; (words, default in words or None for the one in the code).
+KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
+    Environment: {
+        "name": "what requests say",
+        "title": ("what people read", "the name"),
+        "description": "a line under the title",
+        "icon": "a Font Awesome *solid* icon, such as `fire`",
+        "versions": "list of versions, at least one; the first is the default. "
+        "`image` instead of `versions` is short for one version named `default`",
+        "minimum": (f"the least that a session of it needs; {AMOUNTS}", "nothing"),
+        "apps": "list of apps, or of their names",
+        "command": ("what to run, as a list of words", "the image's own command"),
+    },
+    Version: {
+        "name": "what requests say",
+        "image": "reference of the image, such as `quay.io/jupyter/scipy-notebook:2025-11-17`",
+        "description": "is shown after the name",
+        "shm": ("shared memory where nobody asks for any", "by the size of memory"),
+    },
+    App: {
+        "name": "name of the app",
+        "title": ("what people read", "the name"),
+        "port": ("its port inside the session, 1024 to 65535; cannot be preopened", "none"),
+    },
+    Preset: {
+        "name": "what requests say",
+        "description": "a line under the name",
+        "cpu": "cores",
+        "mem": "memory",
+        "shm": ("shared memory, at most `mem`", "by the size of memory"),
+        "fgpu": "shares of a GPU (GPUs come with a later version)",
+        "resource_group": ("the one group that it is for", "all groups"),
+    },
+    ResourceGroup: {
+        "name": "what requests say",
+        "title": ("what people read", "the name"),
+        "description": "a line under the title",
+        "users": ("names of users who may launch here", EVERYBODY),
+        "groups": ("names of Hub groups whose members may launch here", EVERYBODY),
+        "queue": '`"backfill"`: a smaller session may pass a larger one that waits; '
+        '`"strict"`: none passes',
+        "max_bypass": "seconds after which a waiting session is passed by nothing that needs "
+        "what it waits for",
+        "selection": '`"concentrated"`: machines are filled one after the other; `"dispersed"`: '
+        "the one with the most room is next",
+        "pending_timeout": "seconds after which a session is taken out of line; 0 is never. "
+        "`queue_timeout` holds besides",
+        "per_session": (f"the most that one session may have; {AMOUNTS}", "no limit"),
+        "choose_agent": "whether people may pick the machine, where their policy allows it too",
+    },
+    AgentEntry: {
+        "name": "name of the machine, as people see it",
+        "resource_group": ("the group that it belongs to", "the first group"),
+        "base_url": (
+            "its Docker engine: `unix://`, `tcp://`, `ssh://`",
+            "what DockerSpawner finds",
+        ),
+        "tls": ("`True`, or arguments of `docker.tls.TLSConfig`", "none"),
+        "use_ssh_client": ("for `ssh://`: the system's own `ssh`", "off"),
+        "timeout": ("seconds of one call that is not a download", "60"),
+        "capacity": ("what it has, with `cpu` and `mem`", "what its engine reports"),
+        "reserved": ("kept for the system, taken off what the engine reports", "nothing"),
+        "address": ("where its published ports answer", "each container's own address"),
+        "hub_connect_url": ("the Hub's API as its containers reach it", "the Hub's own"),
+    },
+    Policy: {
+        "total": (f"all live sessions of the user together; {TOTAL}. More waits", "no limit"),
+        "max_sessions": (
+            "sessions at a time. More waits; 0 refuses every session",
+            "no limit",
+        ),
+        "max_pending": ("sessions that wait at a time. More is refused", "no limit"),
+        "per_session": (f"one session; {AMOUNTS}. More is refused", "no limit"),
+        "environments": ("names of the environments to choose from", "all"),
+        "resource_groups": ("names of the resource groups to launch on", "all"),
+        "manual_image": ("whether an image may be named by hand", "`allow_manual_image`"),
+        "choose_agent": "whether the machine may be picked",
+        "max_preopen_ports": "ports of one session, 0 to 100",
+        "max_folders": "folders of the user's own",
+        "priority": "0 to 100; higher is first in line",
+    },
+    Quota: {
+        "total": (f"all live sessions for the project together; {TOTAL}. More waits", "no limit"),
+        "max_sessions": (
+            "sessions for the project at a time. More waits; 0 refuses every session",
+            "no limit",
+        ),
+    },
+    Amounts: {
+        "cpu": ("cores, to three decimals: `2`, `0.5`", "not said"),
+        "mem": ('memory: `"4g"`, `"4GiB"`, `"512m"`, or a number of bytes', "not said"),
+        "shm": ("shared memory, written the same way; a part of `mem`", "not said"),
+        "fgpu": ("shares of a GPU, to three decimals: `0.5`", "not said"),
+    },
+}  # fmt: skip
+
+# What is in the values of a trait.
+PARTS: dict[str, list[tuple[str, type[BaseModel]]]] = {
+    "environments": [
+        ("An environment", Environment),
+        ("A version", Version),
+        ("An app", App),
+    ],
+    "presets": [("A preset", Preset)],
+    "resource_groups": [("A resource group", ResourceGroup)],
+    "agents": [("An agent", AgentEntry)],
+    "default_policy": [("A policy", Policy)],
+    "project_quotas": [("A quota", Quota)],
+}
+
+MEANING: dict[Status, str] = {
+    Status.PENDING: "It waits for its place. Its reason and its position say why.",
+    Status.SCHEDULED: "It has a place: an allocation on an agent is its own.",
+    Status.PREPARING: "The agent's image is looked at, new folders are made.",
+    Status.PULLING: "The image is downloaded to the agent.",
+    Status.CREATING: "The container is made and its server starts.",
+    Status.RUNNING: "The server answers.",
+    Status.TERMINATING: "Its container and its home are removed.",
+    Status.TERMINATED: "It is over: somebody ended it, or its server ended by itself.",
+    Status.CANCELLED: "It is over, and never had a container.",
+    Status.ERROR: "It is over, and nobody wanted that: its start failed.",
+}
+RESULTS: dict[Result, str] = {
+    Result.SUCCESS: "It was done.",
+    Result.FAILURE: "It failed, and the session with it.",
+    Result.STALE: "What was found is not what was written down; it was put right.",
+    Result.NEED_RETRY: "Not now; it is tried again.",
+    Result.EXPIRED: "The time for it was over.",
+    Result.GIVE_UP: "It was tried often enough.",
+    Result.SKIPPED: "Its turn has not come, though there may be room.",
+}
+PHASES: dict[Phase, str] = {
+    Phase.SUBMIT: "The request was taken in.",
+    Phase.SCHEDULE: "A schedule pass looked at it.",
+    Phase.PREPARE: "Image and folders.",
+    Phase.PULL: "The download of the image.",
+    Phase.CREATE: "The container.",
+    Phase.START: "The server inside.",
+    Phase.TERMINATE: "Its end.",
+    Phase.CANCEL: "Its end before it had a container.",
+    Phase.RECONCILE: "Something that had died was found and put right.",
+}
+
+
+def configuration() -> str:
+    """All traits, in the order of the code."""
+    traits = BackendAI.class_traits(config=True)
+    order = [name for name in vars(BackendAI) if name in traits]
+    order += sorted(set(traits) - set(order) - {"log"})
+    parts = [_trait(name, traits[name]) for name in order]
+    parts.append(
+        "## Amounts\n\nWherever amounts are written, they are a dict with some of these keys.\n\n"
+        + _keys(Amounts)
+    )
+    return "\n".join(parts)
+
+
+def _trait(name: str, trait: TraitType) -> str:
+    default = trait.default_value_repr()
+    if name == "log":
+        default = ""
+    text = [f"## {name}", "", f"`c.BackendAI.{name}`: {_kind(trait)}, default `{default}`", ""]
+    text.append(_markdown(dedent(str(trait.help)).strip()))
+    for title, model in PARTS.get(name, []):
+        text += ["", f"**{title}**", "", _keys(model)]
+    return "\n".join(text) + "\n"
+
+
+def _kind(trait: TraitType) -> str:
+    names = {"Unicode": "text", "Integer": "a whole number", "Bool": "`True` or `False`"}
+    kind = type(trait).__name__
+    return names.get(kind, f"a {kind.lower()}")
+
+
+def _markdown(text: str) -> str:
+    """A help text: a paragraph that ends in two colons begins indented code."""
+    head, found, code = text.partition("::\n\n")
+    if not found:
+        return re.sub(r"Example: (`[^`]+`)\.", r"Example: \1", head)
+    return f"{head}:\n\n```python\n{dedent(code).strip()}\n```"
+
+
+def _keys(model: type[BaseModel]) -> str:
+    words = KEYS[model]
+    if set(words) != set(model.model_fields):
+        odd = sorted(set(words) ^ set(model.model_fields))
+        raise KeyError(f"{model.__name__}: say in {__file__} what {odd} is")
+    rows = []
+    for name, field in model.model_fields.items():
+        said = words[name]
+        if isinstance(said, tuple):
+            said, default = said
+        elif field.is_required():
+            default = "**needed**"
+        else:
+            default = _plain(field.get_default(call_default_factory=True))
+        rows.append((f"`{name}`", said, default))
+    return _table(("key", "what", "default"), rows)
+
+
+def _plain(value: object) -> str:
+    if value in ("", (), None):
+        return "–"
+    return f'`"{value}"`' if isinstance(value, str) else f"`{value!r}`"
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    lines = [list(head)]
+    lines.append(["---"] * len(lines[0]))
+    lines += [list(row) for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def statuses() -> str:
+    """Statuses and where each may go."""
+    rows = []
+    for status in Status:
+        after = ", ".join(s.value for s in Status if s in TRANSITIONS[status])
+        holds = "yes" if status in HOLDING else "no"
+        rows.append((f"`{status.value}`", MEANING[status], after or "–", holds))
+    return _table(("status", "what it means", "what may follow", "holds resources"), rows)
+
+
+def history() -> str:
+    """Phases and results of a history row."""
+    return _named("phase", PHASES, Phase) + "\n" + _named("result", RESULTS, Result)
+
+
+def _named(title: str, words: Mapping, members: Iterable) -> str:
+    return _table((title, "what"), [(f"`{m.value}`", words[m]) for m in members])
+
+
+def reconciling() -> str:
+    """The table at the top of site/reconcile.py."""
+    lines = [line for line in str(reconcile.__doc__).splitlines() if line.startswith("|")]
+    if len(lines) < 4:
+        raise ValueError("site/reconcile.py has no table any more")
+    return "\n".join(lines) + "\n"
+
+
+PAGES = {
+    "configuration.md": configuration,
+    "statuses.md": statuses,
+    "history.md": history,
+    "reconciling.md": reconciling,
+}
+
+
+def write(folder: Path) -> None:
+    """Writes all parts; a file that would not change is left alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make in PAGES.items():
+        path, text = folder / name, make()
+        if not path.exists() or path.read_text() != text:
+            path.write_text(text)
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1] if sys.argv[1:] else Path(__file__).parent / "reference/generated"))
