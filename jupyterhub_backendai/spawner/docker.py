@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import Any
 
 import docker
@@ -124,12 +126,10 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         images = self._get_allowed_images()
         if not isinstance(images, Mapping) or not images:
             images = {"default": self.image}
-        versions = tuple(Version(name=str(k), image=str(v)) for k, v in images.items())
-        default_version = Version(name="default", image=self.image)
-        if all(v.image != self.image for v in versions):
-            versions = (default_version, *versions)
-        else:
-            versions = tuple(sorted(versions, key=lambda v: v.image != self.image))
+        named = [(str(alias), str(image)) for alias, image in images.items()]
+        if all(image != self.image for _, image in named):
+            named.insert(0, ("default", self.image))
+        versions = _versions(sorted(named, key=lambda pair: pair[1] != self.image))
         environment = Environment(name="default", title="Jupyter", icon="book", versions=versions)
         presets = self.site.catalog.presets or self._own_preset
         return self.site.catalog.model_copy(
@@ -387,3 +387,16 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             except (NotFound, APIError) as error:
                 self.log.debug("%s: %s", self._log_name, error)
         self.object_id = ""
+
+
+def _versions(images: Sequence[tuple[str, str]]) -> tuple[Version, ...]:
+    """Allowed images by their aliases. An alias may be anything, and in a list it is the image's
+    whole name; what the name of a version cannot have becomes a space."""
+    found: dict[str, Version] = {}
+    for alias, image in images:
+        short = re.sub(r"[^A-Za-z0-9_.+-]+", " ", alias.rpartition("/")[2])
+        short = short.strip(" _.+-")[:56] or "image"
+        names = (f"{short} {number}" if number > 1 else short for number in count(1))
+        name = next(name for name in names if name not in found)
+        found[name] = Version(name=name, image=image)
+    return tuple(found.values())
