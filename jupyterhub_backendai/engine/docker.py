@@ -38,6 +38,7 @@ T = TypeVar("T")
 THREADS = 16  # calls in flight on one daemon; more would only queue inside it
 CALL_TIMEOUT = 60  # seconds, for one call that is not a pull
 HELPER = "helper-"  # in front of the run's id, where a session's id would be
+ANSWER_TIMEOUT = 5.0  # seconds, for the question whether the daemon is there at all
 LIST_CACHE = 1.0  # seconds that one listing serves every poll
 
 
@@ -208,9 +209,13 @@ class DockerEngine(Engine):
         config = host.config
         status = partial(AgentStatus, config.name, config.group)
         try:
-            info = await host.call(lambda client: client.info())
+            asked = host.call(lambda client: client.info())
+            info = await asyncio.wait_for(asked, ANSWER_TIMEOUT)
         except (AgentUnreachable, APIError) as error:
             return status(config.capacity or Slots(), False, str(error)[:500])
+        except asyncio.TimeoutError:
+            reason = f"Docker on {config.name} does not answer within {ANSWER_TIMEOUT:g} seconds"
+            return status(config.capacity or Slots(), False, reason)
         found = Slots(cpu=int(info["NCPU"]) * 1000, mem=int(info["MemTotal"])) - config.reserved
         return status(config.capacity or found.floor(), True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 _IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
 PASS_INTERVAL = 5.0  # seconds between passes that nobody asked for, while somebody waits
-AGENTS_INTERVAL = 15.0  # seconds after which what the agents have is asked again
+AGENTS_INTERVAL = 15.0  # seconds between two looks at what the agents have
 
 
 @dataclass
@@ -34,7 +33,6 @@ class Queue:
         self.site = site
         self._kicked = asyncio.Event()
         self._waiting: dict[str, _Waiter] = {}
-        self._agents_seen = 0.0
 
     def kick(self) -> None:
         """Something was submitted or freed: run a pass as soon as may be."""
@@ -67,12 +65,19 @@ class Queue:
                 self.site.log.exception("A schedule pass failed; it is tried again")
                 await asyncio.sleep(1)
 
+    async def watch_agents(self) -> None:
+        """Endless too, and beside the passes: an agent that is slow to answer delays nobody."""
+        while True:
+            await asyncio.sleep(AGENTS_INTERVAL)
+            try:
+                await self.site.report_agents()
+            except Exception:
+                self.site.log.exception("The agents could not be noted; it is tried again")
+            self.kick()
+
     async def once(self) -> None:
         """One pass, and the news to those who wait."""
         site = self.site
-        if time.monotonic() - self._agents_seen > AGENTS_INTERVAL:
-            await site.report_agents()
-            self._agents_seen = time.monotonic()
         await site.db(site.store.run_pass, site.policies, site.catalog, utcnow())
         if not self._waiting:
             return

@@ -102,8 +102,10 @@ class Reconciler:
             except AgentUnreachable as error:
                 site.log.warning("%s", error)
                 continue
-            # Read after the listing: a session's row is there before its container is.
-            live = {session.id for session in await site.db(site.store.live)}
+            # Read after the listing: a session's place is noted before its container is made.
+            # What it left on another agent, where it did not come up, goes too.
+            rows = await site.db(site.store.live)
+            live = {session.id for session in rows if session.agent == agent}
             for session_id in set(found) - live:
                 removed = await site.engine.remove_session(agent, session_id)
                 site.log.warning(

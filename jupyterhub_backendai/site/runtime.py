@@ -107,6 +107,7 @@ class Site:
         await self.report_agents()
         await self.reconciler.at_start()
         self.background(self.queue.run())
+        self.background(self.queue.watch_agents())
         self.background(self.reconciler.run())
 
     async def close(self) -> None:

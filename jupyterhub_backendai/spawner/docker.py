@@ -18,7 +18,7 @@ from traitlets.config import Config
 
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..engine.create import apply_settings
-from ..engine.docker import DockerHost
+from ..engine.docker import AgentConfig, DockerHost
 from ..engine.settings import (
     ContainerSettings,
     SessionFacts,
@@ -56,6 +56,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         self._host: DockerHost | None = None
         self._settings: ContainerSettings | None = None
         self._creating: asyncio.Future[Any] | None = None
+        self._own_connection: dict[str, Any] = {}
         # The limits of the configuration; a session's own replace them on this object.
         cpu = int((self.cpu_limit or 1) * 1000)
         self._own_preset = (Preset(name="default", cpu=cpu / 1000, mem=self.mem_limit or GIB),)
@@ -154,18 +155,26 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         self._host = host = site.engine.host(agent)
         self.image = request.image
         self.cpu_limit, self.mem_limit = request.cpu / 1000, request.mem
-        if host.config.hub_connect_url:
-            self.hub_connect_url = host.config.hub_connect_url
-        if host.config.address:
-            self.use_internal_ip, self.host_ip = False, host.config.address
+        self._connect_as(host.config)
         await self._have_image(session, request.image)
         try:
             await site.folders.create(agent, request.image, self.user.name, request.mounts)
+        except AgentUnreachable:
+            raise
         except EngineError as error:
             self.log.error("%s: %s", self._log_name, error)
             raise LaunchError(
                 "folder", "Your new folder could not be made. Tell your admin."
             ) from error
+
+    def _connect_as(self, agent: AgentConfig) -> None:
+        """Hub and server find each other as the agent says, else as this spawner's traits do."""
+        own = self._own_connection
+        for name in ("hub_connect_url", "use_internal_ip", "host_ip"):
+            own.setdefault(name, getattr(self, name))
+        self.hub_connect_url = agent.hub_connect_url or own["hub_connect_url"]
+        self.use_internal_ip = own["use_internal_ip"] and not agent.address
+        self.host_ip = agent.address or own["host_ip"]
 
     async def _have_image(self, session: Session, image: str) -> None:
         host = self.host
@@ -269,7 +278,10 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         after the admin's templates were rendered, so that no text of a user is ever a template."""
         if method == "create_container" and self._settings is not None:
             kwargs = apply_settings(kwargs, self._settings)
-        return super().docker(method, *args, **kwargs)
+        # As a call of the host, which raises `AgentUnreachable` where nobody answers.
+        return asyncio.ensure_future(
+            self.host.call(lambda client: self._docker(method, *args, **kwargs))
+        )
 
     async def get_command(self) -> list[str]:
         """The command to run; an image may have none at all."""
@@ -384,7 +396,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         if self.object_id:
             try:
                 await self.docker("stop", self.object_id, timeout=0 if now else STOP_GRACE)
-            except (NotFound, APIError) as error:
+            except (APIError, AgentUnreachable) as error:
                 self.log.debug("%s: %s", self._log_name, error)
         self.object_id = ""
 

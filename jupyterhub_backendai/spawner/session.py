@@ -14,7 +14,7 @@ from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
-from ..model.status import IllegalTransition, Phase, Status
+from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
 from ..site.options import summary
 from ..store import NotFound, Session
@@ -24,6 +24,7 @@ from .ready import wait_until_ready
 from .story import Story
 
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
+MAX_PLACES = 3  # agents that are tried one after the other before a start is given up
 _NAME_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike
 
 
@@ -90,19 +91,42 @@ class SessionSpawner(OptionDoors, Spawner):
     async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         self.session_summary = summary(request, self.site_catalog())
         self._story.tell("asked", "Asked", self.session_summary)
-        session = await self._in_line(session)
-        self._session = session
-        self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
-        try:
-            return await asyncio.wait_for(
-                self._on_agent(session, request), timeout=self._launch_timeout
-            )
-        except asyncio.TimeoutError:
-            raise LaunchError(
-                "start_timeout",
-                f"The session did not start within {self._launch_timeout:g} seconds. "
-                "Start it again; if it happens again, tell your admin.",
-            ) from None
+        for left in reversed(range(MAX_PLACES)):
+            self._session = session = await self._in_line(session)
+            self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
+            try:
+                return await asyncio.wait_for(
+                    self._on_agent(session, request), timeout=self._launch_timeout
+                )
+            except asyncio.TimeoutError:
+                raise LaunchError(
+                    "start_timeout",
+                    f"The session did not start within {self._launch_timeout:g} seconds. "
+                    "Start it again; if it happens again, tell your admin.",
+                ) from None
+            except AgentUnreachable as error:
+                if not left:
+                    raise
+                self._session = session = await self._back_in_line(session, error)
+        raise AssertionError("not reached: the last place is taken or raises")
+
+    async def _back_in_line(self, session: Session, error: AgentUnreachable) -> Session:
+        """The agent went away: a place on another one, or on this one when it is back.
+
+        What may have been made there is the reconciler's.
+        """
+        self.log.warning("%s: %s", self._log_name, error)
+        await self.settle()
+        await self.site.report_agents()
+        self._story.tell("queued", "Back in line", f"{session.agent} does not answer.")
+        return await self.site.move(
+            session.id,
+            Status.PENDING,
+            Phase.PREPARE,
+            result=Result.NEED_RETRY,
+            error_code="agent_unreachable",
+            message=f"{session.agent} does not answer.",
+        )
 
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         move = self.site.move
@@ -202,6 +226,13 @@ class SessionSpawner(OptionDoors, Spawner):
         if left is not None:
             self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
             await site.end(left.id, "restarted", "The same server was started again.")
+            left = await site.db(site.store.get, left.id)
+            if not left.status.is_final:
+                raise LaunchError(
+                    "server_in_use",
+                    f"Your last session here is still being ended: its machine, {left.agent}, does "
+                    "not answer. Start one under another name, or wait until it is back.",
+                )
 
     async def _cleaned_up(self) -> None:
         """Until nothing is left of a start that was given up."""
