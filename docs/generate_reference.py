@@ -44,12 +44,12 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "versions": "list of versions, at least one; the first is the default. "
         "`image` instead of `versions` is short for one version named `default`",
         "minimum": (f"the least that a session of it needs; {AMOUNTS}", "nothing"),
-        "apps": "list of apps, or of their names",
+        "apps": "list of apps, or of their names (opening them from a page comes with a later version)",
         "command": ("what to run, as a list of words", "the image's own command"),
     },
     Version: {
         "name": "what requests say",
-        "image": "reference of the image, such as `quay.io/jupyter/scipy-notebook:2025-11-17`",
+        "image": "reference of the image, such as `quay.io/jupyter/scipy-notebook:latest`",
         "description": "is shown after the name",
         "shm": ("shared memory where nobody asks for any", "by the size of memory"),
     },
@@ -203,7 +203,7 @@ def _trait(name: str, trait: TraitType) -> str:
 
 
 def _kind(trait: TraitType) -> str:
-    names = {"Unicode": "text", "Integer": "a whole number", "Bool": "`True` or `False`"}
+    names = {"Unicode": "text", "Int": "a whole number", "Bool": "`True` or `False`"}
     kind = type(trait).__name__
     return names.get(kind, f"a {kind.lower()}")
 
