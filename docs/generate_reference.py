@@ -44,7 +44,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "versions": "list of versions, at least one; the first is the default. "
         "`image` instead of `versions` is short for one version named `default`",
         "minimum": (f"the least that a session of it needs; {AMOUNTS}", "nothing"),
-        "apps": "list of apps, or of their names (opening them from a page comes with a later version)",
+        "apps": "list of apps, or of their names (pages to open them come with a later version)",
         "command": ("what to run, as a list of words", "the image's own command"),
     },
     Version: {
