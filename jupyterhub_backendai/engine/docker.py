@@ -8,9 +8,9 @@ import os
 import posixpath
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -108,10 +108,16 @@ class DockerHost:
         """`function(client)` in a thread. Raises `AgentUnreachable` when nobody answers."""
 
         def run() -> T:
-            return function(self.client)
+            with self.answering():
+                return function(self.client)
 
+        return await asyncio.get_running_loop().run_in_executor(self.executor, run)
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Around a synchronous call: raises `AgentUnreachable` when nobody answers."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.executor, run)
+            yield
         except APIError:
             raise
         except (DockerException, requests.exceptions.RequestException, OSError) as error:

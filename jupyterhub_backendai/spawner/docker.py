@@ -278,10 +278,12 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         after the admin's templates were rendered, so that no text of a user is ever a template."""
         if method == "create_container" and self._settings is not None:
             kwargs = apply_settings(kwargs, self._settings)
-        # As a call of the host, which raises `AgentUnreachable` where nobody answers.
-        return asyncio.ensure_future(
-            self.host.call(lambda client: self._docker(method, *args, **kwargs))
-        )
+        return super().docker(method, *args, **kwargs)
+
+    def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """What runs in the thread. Raises `AgentUnreachable` when nobody answers."""
+        with self.host.answering():
+            return super()._docker(method, *args, **kwargs)
 
     async def get_command(self) -> list[str]:
         """The command to run; an image may have none at all."""
