@@ -43,8 +43,8 @@ class BackendAI(LoggingConfigurable):
                         "description": "PyTorch with CUDA",
                         "icon": "fire",
                         "versions": [
-                            {"name": "2.9", "image": "quay.io/jupyter/pytorch-notebook:cuda12-2.9"},
-                            {"name": "2.8", "image": "quay.io/jupyter/pytorch-notebook:cuda12-2.8"},
+                            {"name": "2.9", "image": "registry.example.org/lab/pytorch:2.9"},
+                            {"name": "2.8", "image": "registry.example.org/lab/pytorch:2.8"},
                         ],
                         "minimum": {"cpu": 1, "mem": "2g"},
                         "apps": ["jupyterlab", "terminal", "tensorboard"],

@@ -61,7 +61,7 @@ def archive(entries: Iterable[tuple[str, int, int, int, bytes | None]]) -> bytes
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         for path, uid, gid, mode, content in entries:
             info = tarfile.TarInfo(path)
-            info.uid, info.gid, info.mode = uid, gid, mode
+            info.uid, info.gid, info.mode, info.mtime = uid, gid, mode, int(time.time())
             if content is None:
                 info.type = tarfile.DIRTYPE
                 tar.addfile(info)

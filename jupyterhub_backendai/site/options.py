@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..model.amounts import LEAST_CPU, LEAST_MEM, LEAST_SHM
 from ..model.catalog import Amounts, Catalog, Environment, Preset, ResourceGroup
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
@@ -133,6 +134,7 @@ class _View:
     ) -> dict[str, dict[str, Any]]:
         """By slot: the hard end of its slider and what sets it, what is left, what is free."""
         policy, (used, _) = self.context.policy, self.used()
+        project = self.context.policies.project_of(self.context.groups)
         left = policy.limits.left(used)
         limits: dict[str, dict[str, Any]] = {}
         for name in SLOT_NAMES:
@@ -141,6 +143,9 @@ class _View:
                 (getattr(policy.total, name), "your limit"),
                 (getattr(group.per_session, name), f"the limit of {group.name}"),
             ]
+            if project is not None:
+                quota = self.context.policies.projects[project]
+                bounds.append((getattr(quota.total, name), f"the limit of {project}"))
             if machines:
                 most = max(getattr(m, name) for m in machines)
                 bounds.append((most, f"the largest machine of {group.name}"))
@@ -226,12 +231,14 @@ def _environment(environment: Environment) -> dict[str, Any]:
             {"name": v.name, "image": v.image, "description": v.description}
             for v in environment.versions
         ],
-        "minimum": _amounts(environment.minimum),
+        "minimum": _least(environment.minimum),
         "apps": [
             {"name": a.name, "title": a.title or a.name, "port": a.port} for a in environment.apps
         ],
     }
 
 
-def _amounts(amounts: Amounts) -> dict[str, int]:
-    return {name: getattr(amounts, name) or 0 for name in ("cpu", "mem", "shm", "fgpu")}
+def _least(amounts: Amounts) -> dict[str, int]:
+    """The least that a session of this environment may have of each."""
+    own = {"cpu": LEAST_CPU, "mem": LEAST_MEM, "shm": LEAST_SHM, "fgpu": 0}
+    return {name: max(least, getattr(amounts, name) or 0) for name, least in own.items()}

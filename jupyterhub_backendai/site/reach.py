@@ -10,6 +10,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ from docker.errors import APIError, DockerException, NotFound
 from traitlets.config import Config
 from traitlets.log import get_logger
 
+from ..configuration import read_configuration
 from ..engine.base import EngineError
 from ..engine.docker import DockerHost
 
@@ -38,12 +40,19 @@ def hub_address(c: Config) -> dict[str, Any] | None:
     On the host itself that is the gateway of the containers' network, which only containers and
     the host see. In a container it is the Hub's own address on the containers' network.
     """
-    client_options = dict(c.DockerSpawner.get("client_kwargs", {}))
     network_name = c.DockerSpawner.get("network_name", "bridge")
-    try:
-        client = docker.APIClient(
-            version="auto", timeout=10, **{**docker.utils.kwargs_from_env(), **client_options}
+    options = {
+        name: value
+        for name, value in (
+            *dict(c.DockerSpawner.get("client_kwargs", {})).items(),
+            ("tls", dict(c.DockerSpawner.get("tls_config", {}))),
         )
+        if value
+    }
+    # The first agent; where it is another machine, only the admin knows how it reaches the Hub.
+    first = read_configuration(c).agent_configs(options)[0]
+    try:
+        client = DockerHost(first, "", "").client
         network = client.inspect_network(network_name)
         for gateway in filter(_is_ours, _gateways(network)):
             return {"hub_ip": gateway}
@@ -82,14 +91,28 @@ def _is_ours(address: str) -> bool:
 
 
 def _own_address(client: docker.APIClient, network_name: str) -> str | None:
-    """This container's address on the network; its host name is its id unless somebody set one."""
+    """How this container is reached on the network: its alias or name where the network has names,
+    because its address may be another one after a restart that its sessions live through.
+
+    Its host name is its id unless somebody set one.
+    """
     try:
         found = client.inspect_container(socket.gethostname())
     except NotFound:
-        return socket.gethostname()
+        if Path("/.dockerenv").exists():
+            return socket.gethostname()  # a container with a host name of somebody's choice
+        get_logger().error(
+            "Containers run on another machine, so the address under which they reach the Hub is "
+            "not known. Set c.JupyterHub.hub_ip, and hub_connect_url of the agents."
+        )
+        return None
     networks: Mapping[str, Any] = found["NetworkSettings"]["Networks"]
     if network_name in networks:
-        return str(networks[network_name]["IPAddress"])
+        endpoint = networks[network_name]
+        if network_name == "bridge":
+            return str(endpoint["IPAddress"])
+        names = [*(endpoint.get("Aliases") or ()), found["Name"].lstrip("/")]
+        return str(next(name for name in names if not found["Id"].startswith(name)))
     get_logger().error(
         "The Hub's container is not on the network %s of its sessions. Connect it there, or set "
         "c.DockerSpawner.network_name to one of: %s.",
@@ -179,5 +202,9 @@ async def _probe(host: DockerHost, image: str, url: str, network: str) -> str | 
 
     try:
         return await host.call(run)
-    except (APIError, EngineError) as error:
+    except APIError as error:
+        if "executable file not found" in str(error):
+            return None  # no Python to ask with: nothing is known, and so nothing is said
+        return str(error)
+    except EngineError as error:
         return str(error)

@@ -154,6 +154,7 @@ class Site:
             catalog=self.catalog,
             policies=self.policies,
             folders={folder.name: folder for folder in folders},
+            folders_enabled=self.folders.enabled,
             names_in_use=names,
             agents=tuple(AgentFacts(a.name, a.group, a.capacity) for a in agents),
         )

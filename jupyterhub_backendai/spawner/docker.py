@@ -33,7 +33,7 @@ from ..model.status import Phase, Status
 from ..site.runtime import Site
 from ..store import Session
 from .pull import pull_with_progress
-from .session import LOG_LINES, SessionSpawner
+from .session import ENDED, LOG_LINES, SessionSpawner
 
 STOP_GRACE = 5  # seconds for a server to end before it is killed
 
@@ -242,9 +242,12 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             raise self._explain(error) from error
 
     async def _create_and_start(self, session: Session) -> None:
+        files = support_files(
+            self.site.settings, tuple(mount.target for mount in session.request.mounts)
+        )
         obj = await self._create_object_once()
         self.object_id = obj[self.object_id_key]
-        await self.docker("put_archive", self.object_id, "/", support_files(self.site.settings))
+        await self.docker("put_archive", self.object_id, "/", files)
         await self.start_object()
         await self.site.db(
             self.site.store.set_kernel,
@@ -392,7 +395,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 Status.TERMINATING,
                 Phase.TERMINATE,
                 reason_code="user_requested",
-                reason="You ended it.",
+                reason=ENDED,
             )
         self._host = self.site.engine.host(session.agent or "")
         if self.object_id:

@@ -23,6 +23,8 @@ from .errors import SessionSpawnError
 from .ready import wait_until_ready
 from .story import Story
 
+# The Hub does not say whether it was the owner, an admin, or its own end.
+ENDED = "It was ended through the Hub."
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
 MAX_PLACES = 3  # agents that are tried one after the other before a start is given up
 _NAME_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike
@@ -293,7 +295,7 @@ class SessionSpawner(OptionDoors, Spawner):
         session = self._session or await self._find_session()
         if session is not None:
             await self.stop_gently(session, now)
-            await self.site.end(session.id, "user_requested", "You ended it.")
+            await self.site.end(session.id, "user_requested", ENDED)
         self._session = None
         self.clear_state()
 
@@ -341,7 +343,7 @@ def _why(error: BaseException) -> tuple[str, str]:
             "The machine of this session does not answer. Start it again in a minute."
         )
     if isinstance(error, asyncio.CancelledError):
-        return "cancelled", "You cancelled it."
+        return "cancelled", "It was cancelled while it started."
     return "start_failed", (
         "The session could not be started. Start it again; if it happens again, tell your admin."
     )

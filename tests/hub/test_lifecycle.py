@@ -69,7 +69,7 @@ def end(hub: Hub, user: str) -> None:
     wait_for("the allocation to be free", lambda: not hub.held())
     session = hub.sessions(user)[-1]
     assert session["status"] == "TERMINATED"
-    assert session["reason"] == "You ended it."
+    assert session["reason"] == "It was ended through the Hub."
 
 
 def test_a_folder_outlives_the_session_and_the_home_does_not(hub: Hub) -> None:

@@ -205,10 +205,11 @@ function renderResources() {
   SLOTS.forEach(renderSlot);
   const threads = ["omp", "openblas"].map((name) => chosen(name)).filter(Boolean);
   const agent = chosen("agent") || "auto";
-  $("#bk-more-says").textContent = [
-    $("#bk-agent-col") && !$("#bk-agent-col").hidden ? (agent === "auto" ? "Agent chosen for you" : `On ${agent}`) : null,
+  const says = [
+    $("#bk-agent-col") && !$("#bk-agent-col").hidden ? (agent === "auto" ? "agent chosen for you" : `on ${agent}`) : null,
     threads.length ? `${threads.join(" and ")} threads` : "as many threads as cores",
   ].filter(Boolean).join(", ");
+  $("#bk-more-says").textContent = says[0].toUpperCase() + says.slice(1);
 }
 
 function initResources(changed) {
