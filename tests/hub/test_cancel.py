@@ -18,11 +18,11 @@ SETTINGS = {
             {"name": "sleeps", "image": IMAGE, "command": ["sleep", "600"]},
             {"name": "gone", "image": "backendai-no-such-image:1"},
         ],
-        "presets": [{"name": "small", "cpu": 0.2, "mem": "256m"}],
+        "presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}],
         "agents": [{"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}],
         "queue_timeout": 4,
     },
-    "Spawner": {"start_timeout": 20, "http_timeout": 8},
+    "Spawner": {"start_timeout": 40, "http_timeout": 15},
     "JupyterHub": {"log_level": "INFO"},
 }
 
@@ -67,7 +67,7 @@ def test_a_server_that_dies_at_its_start(hub: Hub) -> None:
 
 
 def test_a_server_that_never_answers(hub: Hub) -> None:
-    assert "did not answer within 8 seconds" in failed(hub, "patient", "sleeps")
+    assert "did not answer within 15 seconds" in failed(hub, "patient", "sleeps")
 
 
 def test_an_image_that_cannot_be_had(hub: Hub) -> None:

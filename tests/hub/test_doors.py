@@ -17,7 +17,7 @@ from .harness import Hub
 pytestmark = pytest.mark.docker
 SETTINGS = {
     "BackendAI": {
-        "presets": [{"name": "small", "cpu": 0.2, "mem": "256m"}],
+        "presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}],
         "default_policy": {"per_session": {"cpu": 1}, "total": {"cpu": 1}},
         "resource_groups": [{"name": "default"}, {"name": "staff", "users": ["boss"]}],
     },

@@ -10,7 +10,7 @@ import pytest
 from .harness import Hub, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
-SETTINGS = {"BackendAI": {"presets": [{"name": "small", "cpu": 0.2, "mem": "256m"}]}}
+SETTINGS = {"BackendAI": {"presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}]}}
 
 
 def settled(hub: Hub) -> bool:
