@@ -8,6 +8,7 @@ before. What is timed begins with `POST /hub/api/users/x/server` and ends with t
 of `/user/x/api/status` through the proxy to that user's own token, asked for every 10 ms.
 
 DockerSpawner is configured as well as it can be for this machine; ours has what `setup(c)` gives.
+On a machine that does other things beside it the figures say little: see the load averages.
 With --json the last line is {"ratio": ..., "ours": [...], "dockerspawner": [...]}, in seconds.
 """
 
@@ -59,12 +60,14 @@ def main() -> None:
     """The command."""
     arguments = _arguments()
     print(_machine(), flush=True)
+    print(_load("before"), flush=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as folder:
         try:
             ours, theirs, steps = asyncio.run(_measure(arguments, Path(folder)))
         finally:
             _remove_containers()
     ratio = statistics.median(ours) / statistics.median(theirs)
+    print(_load("after"))
     _report("ours", ours)
     _report("dockerspawner", theirs)
     print(f"ratio of the medians {ratio:.3f}")
@@ -158,6 +161,11 @@ def _machine() -> str:
         f"Python {platform.python_version()}, Docker {engine}, "
         + ", ".join(f"{name} {version(name)}" for name in packages)
     )
+
+
+def _load(when: str) -> str:
+    """How much else the machine has to do; these starts alone make it about 1."""
+    return f"load average {when}: " + " ".join(f"{load:.1f}" for load in os.getloadavg())
 
 
 def _gateway() -> str:
