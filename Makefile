@@ -31,7 +31,7 @@ test: ## set up what the tests need, then every check and every test (PYTEST_ARG
 
 .PHONY: test-with-engine
 test-with-engine:
-	@$(MAKE) -j3 venv-test image test-packages
+	@$(MAKE) -j3 venv-test hub-image test-packages
 	@$(MAKE) check
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
 
@@ -53,7 +53,11 @@ docs: venv-docs ## the docs as HTML, in docs/_build/html
 
 .PHONY: image
 image: ## the demo's and the tests' image (needs a Docker engine)
-	@$(setup)/image.sh
+	@$(setup)/image.sh demo
+
+.PHONY: hub-image
+hub-image: image ## the image of examples/compose: a Hub in a container
+	@$(setup)/image.sh hub
 
 .PHONY: test-packages
 test-packages:
