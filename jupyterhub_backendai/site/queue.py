@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .._within import within
 from ..model.errors import LaunchError
 from ..model.status import Status
 from ..store import Session
@@ -54,7 +55,7 @@ class Queue:
         """The endless work; one failing pass does not end it."""
         while True:
             try:
-                await asyncio.wait_for(self._kicked.wait(), PASS_INTERVAL)
+                await within(PASS_INTERVAL, self._kicked.wait())
             except asyncio.TimeoutError:
                 if not self._waiting:
                     continue
