@@ -1,8 +1,9 @@
-"""The Hub that `make run` starts: one machine, two users, one environment.
+"""The Hub that `make run` starts: one machine, two users and an admin.
 
 Its working directory is the folder where the Hub keeps its files (`.run`); everything else is below.
 """
 
+import os
 from pathlib import Path
 
 c = get_config()
@@ -18,7 +19,7 @@ c.SharedPasswordAuthenticator.admin_password = (here / "admin-password").read_te
 c.Authenticator.allowed_users = {"alice", "bob"}
 c.Authenticator.admin_users = {"admin"}
 
-# What users may start, and how much of the machine they may have.
+# What users may start: environments, each with its versions, and amounts with a name.
 c.BackendAI.environments = [
     {
         "name": "python",
@@ -29,12 +30,32 @@ c.BackendAI.environments = [
         "minimum": {"cpu": 0.5, "mem": "512m"},
         "apps": ["jupyterlab", "notebook", "terminal"],
     },
+    {
+        "name": "notebook",
+        "title": "Notebook",
+        "description": "The same, with one document a page",
+        "icon": "book-open",
+        "versions": [{"name": "7", "image": "backendai-demo:latest"}],
+        "minimum": {"cpu": 0.5, "mem": "512m"},
+        "command": ["jupyterhub-singleuser", "--ServerApp.default_url=/tree"],
+        "apps": ["notebook", "terminal"],
+    },
 ]
 c.BackendAI.presets = [
-    {"name": "small", "cpu": 1, "mem": "1g"},
-    {"name": "medium", "cpu": 2, "mem": "2g"},
+    {"name": "small", "cpu": 0.5, "mem": "1g", "description": "for reading and writing"},
+    {"name": "medium", "cpu": 1, "mem": "2g", "description": "for a course's exercises"},
+    {"name": "large", "cpu": 2, "mem": "3g", "description": "all that one user may have"},
 ]
+
+# How much of the machine each may have in all sessions together: what is more waits in line.
+c.BackendAI.default_policy = {"total": {"cpu": 2, "mem": "3g"}, "max_sessions": 3}
+c.BackendAI.user_policies = {"admin": {}}
+
+# Folders outlive the sessions that mount them; everything else of a session goes with it.
 c.BackendAI.folder_root = str(here / "folders")
+
+# By this word `make run` finds the containers that it has to remove when it ends.
+c.BackendAI.hub_id = os.environ["BACKENDAI_HUB_ID"]
 c.BackendAI.database_url = f"sqlite:///{here / 'backendai.sqlite'}"
 
 from jupyterhub_backendai import setup  # noqa: E402

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the demo Hub until it is interrupted, then removes the session containers that it made.
+# Runs the demo Hub until it is interrupted, then removes the containers and homes of the sessions that it made.
 # Expects what `make run` sets up: a Docker engine, the image, the virtual environment, the proxy.
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
@@ -12,7 +12,7 @@ keep() { [ -s "$state/$1" ] || (umask 077; echo "$2" >"$state/$1"); cat "$state/
 random() { python -c "import secrets; print(secrets.$1)"; }
 password=$(keep password "$(random 'token_urlsafe(9)')")
 admin_password=$(keep admin-password "$(random 'token_urlsafe(27)')")
-BACKENDAI_HUB_ID=$(keep hub-id "demo-$(random 'token_hex(4)')"); export BACKENDAI_HUB_ID
+BACKENDAI_HUB_ID=$(keep hub-id "demo$(random 'token_hex(4)')"); export BACKENDAI_HUB_ID
 mkdir -p "$state/folders"
 
 # A Hub that dies leaves its proxy behind, with its pid in this file.
@@ -26,14 +26,16 @@ end_proxy() {
 }
 end_proxy
 
-python - "$url" <<'PYTHON' || die "something else listens on $url: end it first"
-import socket, sys, urllib.parse
-address = urllib.parse.urlsplit(sys.argv[1])
-with socket.socket() as s:
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try: s.bind((address.hostname, address.port))
-    except OSError: sys.exit(1)
+taken=$(python - 8000 8001 8081 <<'PYTHON'
+import socket, sys
+for port in map(int, sys.argv[1:]):
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try: s.bind(("", port))
+        except OSError: print(port)
 PYTHON
+)
+[ -z "$taken" ] || die "something else listens on port ${taken//$'\n'/, }, which proxy and Hub need: end it first"
 
 finish() {
   trap '' INT TERM HUP
@@ -44,6 +46,7 @@ finish() {
   fi
   end_proxy
   docker ps -aq --filter "label=backendai.hub=$BACKENDAI_HUB_ID" | xargs -r docker rm -f >/dev/null || true
+  docker volume ls -q --filter "label=backendai.hub=$BACKENDAI_HUB_ID" | xargs -r docker volume rm >/dev/null || true
 }
 trap finish EXIT
 trap 'exit 0' INT TERM HUP

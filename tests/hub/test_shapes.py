@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 import shutil
@@ -167,7 +168,8 @@ class Composed:
 
     def down(self) -> None:
         for container in self.sessions():
-            container.remove(force=True, v=True)
+            with contextlib.suppress(docker.errors.APIError):
+                container.remove(force=True, v=True)
             home = {"label": f"backendai.session={container.labels['backendai.session']}"}
             for volume in self.project.docker.volumes.list(filters=home):
                 volume.remove(force=True)
