@@ -278,7 +278,7 @@ class BackendAI(LoggingConfigurable):
 
     queue_timeout = Integer(
         24 * 3600,
-        min=0,
+        min=1,
         help="Seconds that a start waits in line before it is given up. Example: "
         "`c.BackendAI.queue_timeout = 3600`.",
     ).tag(config=True)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from traitlets.config import Config
+from traitlets.config.loader import LazyConfigValue
 
 from ._data import data_paths
 from .configuration import read_configuration
@@ -39,9 +40,10 @@ def _setup(c: Config) -> None:
     # The queue bounds what starts at once; the Hub's own limits would refuse instead.
     _default(hub, "concurrent_spawn_limit", 0)
     templates, static = data_paths()
+    # A list, or what traitlets holds of `.append` calls until there is a list to append to.
     paths = hub.setdefault("template_paths", [])
     for path in (templates, static):
-        if path not in paths:
+        if isinstance(paths, LazyConfigValue) or path not in paths:
             paths.append(path)
     _reachable(c)
     open_site(c)

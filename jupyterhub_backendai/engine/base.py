@@ -91,6 +91,11 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    def may_be_on(self, session_agent: str, agent: str) -> bool:
+        """Whether what belongs to a session placed on one agent may be found on the other: they
+        are the same machine under two names, or the first is not known any more."""
+
+    @abstractmethod
     async def orphans(self, agent: str) -> Sequence[str]:
         """Ids of sessions of which this agent still holds something, running or not."""
 

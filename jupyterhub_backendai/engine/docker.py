@@ -10,7 +10,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -18,7 +18,9 @@ from typing import Any, TypeVar
 import docker
 import requests
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from traitlets.log import get_logger
 
+from .._within import within
 from ..model.slots import Slots
 from .base import (
     LABEL_HUB,
@@ -80,6 +82,7 @@ class DockerHost:
         self.helper_labels = {LABEL_HUB: hub_id, LABEL_SESSION: f"{HELPER}{run_id}"}
         self.name = config.name
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
+        self.daemon_id = ""  # as the daemon says; two agents may be one daemon
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
         self._client: docker.APIClient | None = None
         self._images: dict[str, ImageFacts] = {}
@@ -216,12 +219,13 @@ class DockerEngine(Engine):
         status = partial(AgentStatus, config.name, config.group)
         try:
             asked = host.call(lambda client: client.info())
-            info = await asyncio.wait_for(asked, ANSWER_TIMEOUT)
+            info = await within(ANSWER_TIMEOUT, asked)
         except (AgentUnreachable, APIError) as error:
             return status(config.capacity or Slots(), False, str(error)[:500])
         except asyncio.TimeoutError:
             reason = f"Docker on {config.name} does not answer within {ANSWER_TIMEOUT:g} seconds"
             return status(config.capacity or Slots(), False, reason)
+        host.daemon_id = str(info.get("ID", ""))
         found = Slots(cpu=int(info["NCPU"]) * 1000, mem=int(info["MemTotal"])) - config.reserved
         return status(config.capacity or found.floor(), True)
 
@@ -240,6 +244,12 @@ class DockerEngine(Engine):
             if row["Labels"].get(LABEL_HUB) == self.hub_id
         ]
 
+    def may_be_on(self, session_agent: str, agent: str) -> bool:
+        if session_agent == agent or session_agent not in self.hosts:
+            return True
+        theirs, ours = self.hosts[session_agent].daemon_id, self.hosts[agent].daemon_id
+        return not theirs or theirs == ours
+
     async def orphans(self, agent: str) -> Sequence[str]:
         def run(client: docker.APIClient) -> set[str]:
             label = f"{LABEL_HUB}={self.hub_id}"
@@ -249,7 +259,7 @@ class DockerEngine(Engine):
             found |= {(row["Labels"] or {}).get(LABEL_SESSION, "") for row in volumes}
             return found - {"", f"{HELPER}{self.run_id}"}
 
-        return sorted(await self.host(agent).call(run))
+        return sorted(await self._call(agent, run))
 
     async def remove_session(self, agent: str, session_id: str) -> int:
         def run(client: docker.APIClient) -> int:
@@ -261,7 +271,13 @@ class DockerEngine(Engine):
                 _remove_volume(client, row["Name"])
             return len(rows)
 
-        return await self.host(agent).call(run)
+        return await self._call(agent, run)
+
+    async def _call(self, agent: str, function: Callable[[docker.APIClient], T]) -> T:
+        try:
+            return await self.host(agent).call(function)
+        except APIError as error:
+            raise EngineError(f"Docker on {agent} refused: {error}") from error
 
     async def logs(self, agent: str, container: str, lines: int) -> str:
         def run(client: docker.APIClient) -> bytes:
@@ -270,7 +286,7 @@ class DockerEngine(Engine):
             except NotFound:
                 return b""
 
-        return (await self.host(agent).call(run)).decode("utf-8", "replace")
+        return (await self._call(agent, run)).decode("utf-8", "replace")
 
 
 def _remove_container(client: docker.APIClient, container: str) -> None:
@@ -297,8 +313,14 @@ def _await_gone(client: docker.APIClient, container: str) -> None:
 
 
 def _remove_volume(client: docker.APIClient, volume: str) -> None:
-    with suppress(NotFound):
+    try:
         client.remove_volume(volume, force=True)
+    except NotFound:
+        return
+    except APIError as error:
+        if error.status_code != 409:  # 409: somebody else's container has it too
+            raise
+        get_logger().warning("Volume %s is in use; it is removed when it is free", volume)
 
 
 def socket_of(client: Mapping[str, Any]) -> str:

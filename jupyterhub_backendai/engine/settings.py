@@ -211,6 +211,8 @@ def _environment(session: SessionFacts, image: ImageFacts, site: SiteSettings) -
         **{name: value for name, value in request.env.items() if not is_reserved_env(name)},
         "HOME": HOME,
         "USER": "work",
+        # An image may bake in "all", which a host's nvidia runtime would take at its word.
+        **({} if request.fgpu else {"NVIDIA_VISIBLE_DEVICES": "void"}),
         "JUPYTER_RUNTIME_DIR": "/tmp/.jupyter-runtime",  # noqa: S108 - inside the container
         "LOCAL_USER_ID": str(site.uid),
         "LOCAL_GROUP_ID": str(site.gid),

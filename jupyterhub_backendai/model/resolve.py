@@ -102,10 +102,18 @@ class _Resolution(AmountChecks):
     def project(self) -> str | None:
         wanted = self.spec.project
         if wanted is None:
-            return self.context.policies.project_of(self.context.groups)
+            return self.default_project
         if wanted not in self.context.groups:
             self.forbid("project", "not_member", f"You are not a member of {shown(wanted)}.")
+        elif wanted not in self.context.policies.projects and self.default_project is not None:
+            # Else a member of a project with a quota could count for a group that has none.
+            message = f"{shown(wanted)} is not a project. Leave it empty."
+            self.forbid("project", "no_project", message)
         return wanted
+
+    @property
+    def default_project(self) -> str | None:
+        return self.context.policies.project_of(self.context.groups)
 
     def image(self) -> tuple[Environment | None, Version | None, str]:
         """Environment, version and image; an image by hand only where policy allows it."""

@@ -24,7 +24,8 @@ from .catalog import Bytes, Cpu, Fgpu
 from .errors import FieldError, Problem, shown
 from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
 
-MAX_ENV_VALUE = 32 * 1024  # characters; the whole environment must fit an exec call
+MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
+MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
 MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
 MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
 MAX_INNER_ITEMS = 100  # of one inside another; the longest legal one has four
@@ -230,11 +231,14 @@ def _read_env(raw: Any, errors: list[FieldError]) -> dict[str, str]:
             check_env_name(name)
             if name in found:
                 raise Problem("duplicate", f"{name} is there twice. Remove one.")
-            if len(check_text(value)) > MAX_ENV_VALUE:
-                raise Problem("too_long", f"A value has at most {MAX_ENV_VALUE} characters.")
+            if len(check_text(value).encode()) > MAX_ENV_VALUE:
+                raise Problem("too_long", f"A value has at most {MAX_ENV_VALUE} bytes.")
             found[name] = value
         except Problem as problem:
             errors.append(problem.at(field))
+    if sum(len(value.encode()) for value in found.values()) > MAX_ENV:
+        message = f"All values together have at most {MAX_ENV} bytes."
+        errors.append(FieldError("env", "too_long", message))
     if len(rows) > MAX_VARIABLES:
         message = f"There can be at most {MAX_VARIABLES} variables."
         errors.append(FieldError("env", "too_many", message))

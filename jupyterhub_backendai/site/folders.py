@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from traitlets.log import get_logger
+
 from ..engine.settings import path_part
 from ..model.errors import Problem
 from ..model.resolve import Folder, MountPoint
@@ -73,6 +75,10 @@ def _names(*path: str) -> list[str]:
                 if entry.is_dir(follow_symlinks=False) and _usable(entry.name):
                     names.append(entry.name)
     except FileNotFoundError:
+        return []
+    except OSError as error:
+        # A directory that the Hub may not read hides its folders, not those of everybody else.
+        get_logger().error("Folders cannot be listed: %s", error)
         return []
     return sorted(names)
 

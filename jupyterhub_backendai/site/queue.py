@@ -80,11 +80,13 @@ class Queue:
         """One pass, and the news to those who wait."""
         site = self.site
         await site.db(site.store.run_pass, site.policies, site.catalog, utcnow())
-        if not self._waiting:
+        # Before the rows are read: whoever comes later has no row in them yet.
+        waiting = list(self._waiting.items())
+        if not waiting:
             return
         rows = await site.db(site.store.live, _IN_LINE)
         by_id = {row.id: row for row in rows}
-        for session_id, waiter in list(self._waiting.items()):
+        for session_id, waiter in waiting:
             self._inform(waiter, by_id.get(session_id))
 
     @staticmethod

@@ -13,7 +13,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from ..engine.base import AgentUnreachable
 from ..model.status import Phase, Result, Status
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
 _WAITING = {Status.PENDING, Status.SCHEDULED}
-_STARTING = {Status.PREPARING, Status.PULLING, Status.CREATING}
 
 
 class Reconciler:
@@ -33,93 +33,100 @@ class Reconciler:
 
     def __init__(self, site: Site) -> None:
         self.site = site
-        self._ending: set[str] = set()
 
-    async def at_start(self) -> None:
-        """What an earlier run of this Hub was in the middle of."""
+    async def clear_the_line(self) -> None:
+        """What was in line when an earlier run of this Hub died. Asks no agent for anything."""
         site = self.site
-        for session in await site.db(site.store.live, driver_not=site.run_id):
-            await self._stale(session)
-        await self.sweep()
+        for session in await site.db(site.store.live, _WAITING, site.run_id):
+            reason = "The Hub was restarted while this session was in line. Start it again."
+            await self._end(session, "hub_restarted", reason)
 
     async def run(self) -> None:
-        """The endless work; one failing round does not end it."""
+        """The endless work: at once what an earlier run left, then a round every half minute."""
+        site, first = self.site, True
         while True:
-            await asyncio.sleep(INTERVAL)
             try:
-                await self.unfinished()
-                await self.sweep()
+                sessions = await site.db(site.store.live)
+                # One lane for each agent: one that hangs holds up no other.
+                lanes = {session.agent for session in sessions} | set(site.engine.hosts)
+                await asyncio.gather(*(self._lane(agent, sessions, first) for agent in lanes))
+                first = False
             except Exception:
-                self.site.log.exception("Reconciling failed; it is tried again")
+                site.log.exception("Reconciling failed; it is tried again")
+            await asyncio.sleep(INTERVAL)
 
-    async def _stale(self, session: Session) -> None:
-        site = self.site
-        if session.status is Status.RUNNING:
-            await self._running(session)
+    async def _lane(self, agent: str | None, sessions: list[Session], first: bool) -> None:
+        if agent is not None and not self.site.answers(agent):
             return
-        if session.status in _WAITING:
-            code = "hub_restarted"
-            reason = "The Hub was restarted while this session was in line. Start it again."
-        elif session.status in _STARTING:
-            code = "hub_restarted"
+        for session in sessions:
+            if session.agent == agent:
+                await self._guarded(f"session {session.id}", self._look_at(session, first))
+        if agent in self.site.engine.hosts:
+            await self._guarded(f"agent {agent}", self._sweep(str(agent)))
+
+    async def _guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
+        """One thing that cannot be put right keeps nothing else from it."""
+        try:
+            await work
+        except AgentUnreachable as error:
+            self.site.log.warning("%s", error)
+        except Exception:
+            self.site.log.exception("Reconciling %s failed; it is tried again", what)
+
+    async def _look_at(self, session: Session, first: bool) -> None:
+        site = self.site
+        if session.status is Status.TERMINATING:
+            # Not one that is being ended just now, which has a few seconds to end by itself.
+            if first or self._is_old(session):
+                await site.end(session.id, session.reason_code, session.reason)
+        elif session.status is Status.RUNNING:
+            if first and session.driver != site.run_id:
+                await self._running(session)
+        elif session.driver != site.run_id:
             reason = "The Hub was restarted while this session was starting. Start it again."
-        else:
-            code = session.reason_code or "user_requested"
-            reason = session.reason or "It was being ended when the Hub was restarted."
-        await self._note(session, reason)
-        await site.end(session.id, code, reason)
+            await self._end(session, "hub_restarted", reason)
+        elif session.id not in site.driven and self._is_old(session):
+            reason = "Its start was interrupted. Start it again."
+            await self._end(session, "start_failed", reason)
+
+    @staticmethod
+    def _is_old(session: Session) -> bool:
+        return (utcnow() - session.status_changed_at).total_seconds() > INTERVAL
 
     async def _running(self, session: Session) -> None:
         """Whether a session that should be running is; the Hub's own poll does the rest."""
         site = self.site
-        if session.agent is None or session.agent not in site.engine.hosts:
-            return
-        try:
+        if session.agent in site.engine.hosts:
             found = await site.engine.containers(session.agent)
-        except AgentUnreachable:
-            return
-        if not any(c.session_id == session.id and c.running for c in found):
+            if any(c.session_id == session.id and c.running for c in found):
+                return
             reason = "Its container was not running any more when the Hub was started again."
-            await self._note(session, reason)
-            await site.end(session.id, "container_gone", reason)
+        else:
+            reason = "Its machine is not part of this site any more."
+        await self._end(session, "container_gone", reason)
 
-    async def unfinished(self) -> None:
-        """Sessions whose end was begun but could not be finished."""
-        for session in await self.site.db(self.site.store.live, statuses={Status.TERMINATING}):
-            if session.id not in self._ending:
-                self._ending.add(session.id)
-                try:
-                    await self.site.end(session.id, session.reason_code, session.reason)
-                finally:
-                    self._ending.discard(session.id)
-
-    async def sweep(self) -> None:
-        """Containers and homes of our hub that belong to no live session."""
+    async def _sweep(self, agent: str) -> None:
+        """Containers and homes of our hub that belong to no session that is live there."""
         site = self.site
-        for agent in site.engine.hosts:
-            try:
-                found = await site.engine.orphans(agent)
-            except AgentUnreachable as error:
-                site.log.warning("%s", error)
-                continue
-            # Read after the listing: a session's place is noted before its container is made.
-            # What it left on another agent, where it did not come up, goes too.
-            rows = await site.db(site.store.live)
-            live = {session.id for session in rows if session.agent == agent}
-            for session_id in set(found) - live:
-                removed = await site.engine.remove_session(agent, session_id)
-                site.log.warning(
-                    "Removed what session %s left on %s (%i containers)",
-                    session_id, agent, removed,
-                )  # fmt: skip
+        found = await site.engine.orphans(agent)
+        # Read after the listing: a session's place is noted before its container is made.
+        rows = await site.db(site.store.live)
+        live = {s.id for s in rows if s.agent and site.engine.may_be_on(s.agent, agent)}
+        for session_id in set(found) - live:
+            removed = await site.engine.remove_session(agent, session_id)
+            site.log.warning(
+                "Removed what session %s left on %s (%i containers)", session_id, agent, removed
+            )
 
-    async def _note(self, session: Session, reason: str) -> None:
-        self.site.log.warning("Session %s (%s): %s", session.id, session.status.value, reason)
-        await self.site.db(
-            self.site.store.note,
+    async def _end(self, session: Session, code: str, reason: str) -> None:
+        site = self.site
+        site.log.warning("Session %s (%s): %s", session.id, session.status.value, reason)
+        await site.db(
+            site.store.note,
             session.id,
             phase=Phase.RECONCILE,
             result=Result.STALE,
             message=reason,
             now=utcnow(),
         )
+        await site.end(session.id, code, reason)

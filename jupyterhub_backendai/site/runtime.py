@@ -14,7 +14,7 @@ from traitlets.config import Config
 from traitlets.log import get_logger
 
 from ..configuration import BackendAI, read_configuration
-from ..engine.base import AgentUnreachable, EngineError
+from ..engine.base import EngineError
 from ..engine.docker import DockerEngine
 from ..engine.settings import SiteSettings
 from ..model.resolve import AgentFacts, Context
@@ -28,6 +28,7 @@ from .reconcile import Reconciler
 P = ParamSpec("P")
 T = TypeVar("T")
 DB_THREADS = 4
+MAX_RACES = 10  # looks at a session that somebody else keeps moving
 
 # Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
 FAILED = frozenset({"start_failed", "image_missing", "start_timeout", "hub_restarted", "folder"})
@@ -77,6 +78,7 @@ class Site:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
         self._answering: dict[str, bool] = {}
+        self.driven: set[str] = set()  # ids of sessions that a start of this process is busy with
         self.closed = False
 
     async def db(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -98,16 +100,22 @@ class Site:
         return task
 
     async def ready(self) -> None:
-        """Until the agents are known and what an earlier run left is put right."""
-        if self._starting is None or self._starting.get_loop() is not asyncio.get_running_loop():
-            self._starting = asyncio.ensure_future(self._start())
-        await asyncio.shield(self._starting)
+        """Until the agents are known, and nothing of an earlier run is in line any more.
+
+        A first look that failed is tried again by the next who asks.
+        """
+        task = self._starting
+        failed = task is not None and task.done() and (task.cancelled() or task.exception())
+        if task is None or failed or task.get_loop() is not asyncio.get_running_loop():
+            self._starting = task = asyncio.ensure_future(self._start())
+        await asyncio.shield(task)
 
     async def _start(self) -> None:
         await self.report_agents()
-        await self.reconciler.at_start()
+        await self.reconciler.clear_the_line()
         self.background(self.queue.run())
         self.background(self.queue.watch_agents())
+        # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
 
     async def close(self) -> None:
@@ -121,6 +129,10 @@ class Site:
         for key in [key for key, site in self._sites.items() if site is self]:
             del self._sites[key]
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
+
+    def answers(self, agent: str) -> bool:
+        """Whether the agent answered when it was last looked at."""
+        return self._answering.get(agent, True)
 
     async def report_agents(self) -> None:
         """Looks at every agent and notes what it has and whether it answers."""
@@ -171,17 +183,29 @@ class Site:
         Safe to call twice, and by two at once. Where the agent does not answer the session stays
         TERMINATING and the reconciler goes on with it.
         """
-        session = await self.db(self.store.get, session_id)
         why = {"reason_code": reason_code, "reason": reason, "message": reason}
         try:
-            if session.status in {Status.PENDING, Status.SCHEDULED}:
-                await self.move(session_id, Status.CANCELLED, Phase.CANCEL, **why)
-            elif not session.status.is_final:
-                await self._terminate(session, why, exit_code)
-        except (IllegalTransition, NotFound):
-            self.log.debug("Session %s was ended by somebody else meanwhile", session_id)
+            for _ in range(MAX_RACES):
+                try:
+                    if await self._end_now(session_id, why, exit_code):
+                        return
+                except IllegalTransition as race:
+                    # Somebody else moved it between our look and our step: look again.
+                    self.log.debug("Session %s: %s", session_id, race)
+            self.log.error("Session %s could not be ended yet; it is tried again", session_id)
+        except NotFound:
+            self.log.debug("Session %s is not there any more", session_id)
         finally:
             self.queue.kick()
+
+    async def _end_now(self, session_id: str, why: Mapping[str, str], code: int | None) -> bool:
+        """One try; whether there is nothing left to do now. Raises `IllegalTransition`."""
+        session = await self.db(self.store.get, session_id)
+        if session.status in {Status.PENDING, Status.SCHEDULED}:
+            await self.move(session_id, Status.CANCELLED, Phase.CANCEL, **why)
+        elif not session.status.is_final:
+            await self._terminate(session, why, code)
+        return True
 
     async def _terminate(
         self, session: Session, why: Mapping[str, str], exit_code: int | None
@@ -190,14 +214,19 @@ class Site:
             session = await self.move(
                 session.id, Status.TERMINATING, Phase.TERMINATE, exit_code=exit_code, **why
             )
-        if session.agent is not None:
-            try:
-                await self.engine.remove_session(session.agent, session.id)
-            except AgentUnreachable as error:
-                self.log.warning("Session %s cannot be removed yet: %s", session.id, error)
-                return
-            except EngineError as error:
-                # The agent is not configured any more: nothing of it can be removed from here.
-                self.log.error("Session %s: %s", session.id, error)
+        try:
+            await self._remove(session)
+        except EngineError as error:
+            self.log.warning("Session %s cannot be removed yet: %s", session.id, error)
+            return
         final = Status.ERROR if why["reason_code"] in FAILED else Status.TERMINATED
         await self.move(session.id, final, Phase.TERMINATE, exit_code=exit_code, **why)
+
+    async def _remove(self, session: Session) -> None:
+        """What the session has on its agent; on all of them, where its own is not configured any
+        more: it may only have another name now. Raises `EngineError`."""
+        if session.agent is None:
+            return
+        known = session.agent in self.engine.hosts
+        for agent in [session.agent] if known else list(self.engine.hosts):
+            await self.engine.remove_session(agent, session.id)

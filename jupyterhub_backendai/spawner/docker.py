@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,15 @@ from tornado import web
 from traitlets import Bool, default
 from traitlets.config import Config
 
-from ..engine.base import AgentUnreachable, EngineError, ImageMissing
+from ..engine.base import (
+    LABEL_CORES,
+    LABEL_HUB,
+    LABEL_KERNEL,
+    LABEL_SESSION,
+    AgentUnreachable,
+    EngineError,
+    ImageMissing,
+)
 from ..engine.create import apply_settings
 from ..engine.docker import AgentConfig, DockerHost
 from ..engine.settings import (
@@ -31,6 +40,7 @@ from ..model.resolve import SessionRequest
 from ..model.slots import GIB
 from ..model.status import Phase, Status
 from ..site.runtime import Site
+from ..store import NotFound as NoSuchSession
 from ..store import Session
 from .pull import pull_with_progress
 from .session import ENDED, LOG_LINES, SessionSpawner
@@ -48,6 +58,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         "folders instead.",
     ).tag(config=True)
 
+    image: Any
+    cpu_limit: Any
+    mem_limit: Any
     # On the class: traits' defaults ask for the site before __init__ has come this far.
     _site: Site | None = None
 
@@ -59,6 +72,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         self._own_connection: dict[str, Any] = {}
         # The limits of the configuration; a session's own replace them on this object.
         cpu = int((self.cpu_limit or 1) * 1000)
+        self._own_image, self._granted_image = self.image, ""
         self._own_preset = (Preset(name="default", cpu=cpu / 1000, mem=self.mem_limit or GIB),)
 
     # ---- site, client, threads ----------------------------------------------------------------
@@ -124,13 +138,15 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         """The configured catalog; without one, the images that DockerSpawner's own traits name."""
         if not self._without_catalog:
             return self.site.catalog
-        images = self._get_allowed_images()
+        if self.image != self._granted_image:
+            self._own_image = self.image  # set by the admin, or on this object since
+        own, images = self._own_image, self._get_allowed_images()
         if not isinstance(images, Mapping) or not images:
-            images = {"default": self.image}
+            images = {"default": own}
         named = [(str(alias), str(image)) for alias, image in images.items()]
-        if all(image != self.image for _, image in named):
-            named.insert(0, ("default", self.image))
-        versions = _versions(sorted(named, key=lambda pair: pair[1] != self.image))
+        if all(image != own for _, image in named):
+            named.insert(0, ("default", own))
+        versions = _versions(sorted(named, key=lambda pair: pair[1] != own))
         environment = Environment(name="default", title="Jupyter", icon="book", versions=versions)
         presets = self.site.catalog.presets or self._own_preset
         return self.site.catalog.model_copy(
@@ -153,7 +169,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         site = self.site
         agent = session.agent or ""  # a placed session has one; "" is refused by name
         self._host = host = site.engine.host(agent)
-        self.image = request.image
+        self.image = self._granted_image = request.image
         self.cpu_limit, self.mem_limit = request.cpu / 1000, request.mem
         self._connect_as(host.config)
         await self._have_image(session, request.image)
@@ -196,8 +212,10 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         environment = self.site_catalog().environment(request.environment or "")
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
-        async with host.launching:
-            cores = await self._free_cores(request) if self.site.configuration.pin_cores else None
+        pinned = self.site.configuration.pin_cores
+        # One at a time only where each must see the cores that the others were given.
+        async with host.launching if pinned else nullcontext():
+            cores = await self._free_cores(request) if pinned else None
             facts = SessionFacts(
                 session_id=session.id,
                 name=session.name,
@@ -215,8 +233,6 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
 
     async def _free_cores(self, request: SessionRequest) -> tuple[int, ...] | None:
         """Cores of the host that no other session has been given; None for part of a core."""
-        from ..engine.base import LABEL_CORES
-
         if request.cpu % 1000:
             return None
         info = await self.host.call(lambda client: client.info())
@@ -224,9 +240,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         taken = {
             int(core)
             for row in rows
-            if row.get("State") == "running"
+            if row.get("State") == "running" and row["Labels"].get(LABEL_KERNEL)
             for core in row["Labels"].get(LABEL_CORES, "").split(",")
-            if core
+            if core.isdecimal()
         }
         free = [core for core in range(int(info["NCPU"])) if core not in taken]
         wanted = request.cpu // 1000
@@ -266,15 +282,27 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 raise
         # The name is taken: by a leftover of ours, which goes, or by somebody else's container.
         found = await self.docker("inspect_container", self.object_name)
-        owner = (found["Config"].get("Labels") or {}).get("backendai.hub")
-        if owner != self.site.hub_id:
+        labels = found["Config"].get("Labels") or {}
+        ours = labels.get(LABEL_HUB) == self.site.hub_id
+        if not ours or await self._is_live(labels.get(LABEL_SESSION, "")):
+            self.log.error(
+                "%s: the name %s is taken by another container; c.DockerSpawner.name_template must "
+                "differ for each server of a user", self._log_name, self.object_name,
+            )  # fmt: skip
             raise LaunchError(
                 "start_failed",
-                f"A container named {self.object_name} is there already and is not a session. "
+                f"A container named {self.object_name} is there already and is another's. "
                 "Tell your admin.",
             )
         await self.docker("remove_container", found["Id"], force=True, v=True)
         return dict(await self.create_object())
+
+    async def _is_live(self, session_id: str) -> bool:
+        try:
+            row = await self.site.db(self.site.store.get, session_id)
+        except NoSuchSession:
+            return False
+        return not row.status.is_final
 
     def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """DockerSpawner's one gate to Docker; a session's settings go into its container here,
@@ -335,9 +363,6 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
 
     # ---- running ------------------------------------------------------------------------------
 
-    def load_state(self, state: dict[str, Any]) -> None:
-        super().load_state(state or {})
-
     def clear_state(self) -> None:
         super().clear_state()
         self._settings = None
@@ -354,6 +379,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         if session is None or session.status is not Status.RUNNING or session.agent is None:
             return 0 if session is None else 1
         if session.agent not in self.site.engine.hosts:
+            await self.site.end(
+                session.id, "container_gone", "Its machine is not part of this site any more."
+            )
             return 1
         self._host = self.site.engine.host(session.agent)
         try:
@@ -363,15 +391,17 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 self.object_id = mine.id
                 return None
             # The listing may be a second old: look at the very container before it is over.
-            return await self._exit_of(mine.id if mine else self.object_id or "none")
+            return await self._exit_of(mine.id if mine else self.object_id)
         except AgentUnreachable as error:
             self.log.warning("%s: %s", self._log_name, error)
             return None
 
     async def _exit_of(self, container: str) -> int | None:
-        try:
-            found = await self.host.call(lambda client: client.inspect_container(container))
-        except NotFound:
+        found = None
+        if container:
+            with suppress(NotFound):
+                found = await self.host.call(lambda client: client.inspect_container(container))
+        if found is None:
             await self.session_ended(None, "Its container is gone.")
             return 1
         state = found["State"]
@@ -390,14 +420,11 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         if session.agent is None or session.agent not in self.site.engine.hosts:
             return
         if session.status is Status.RUNNING:
-            session = await self.site.move(
-                session.id,
-                Status.TERMINATING,
-                Phase.TERMINATE,
-                reason_code="user_requested",
-                reason=ENDED,
-            )
-        self._host = self.site.engine.host(session.agent or "")
+            await self.move_quietly(
+                session.id, Status.TERMINATING, Phase.TERMINATE,
+                reason_code="user_requested", reason=ENDED,
+            )  # fmt: skip
+        self._host = self.site.engine.host(session.agent)
         if self.object_id:
             try:
                 await self.docker("stop", self.object_id, timeout=0 if now else STOP_GRACE)

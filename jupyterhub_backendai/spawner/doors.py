@@ -18,6 +18,8 @@ from .form import form_from_link, spec_from_form, start_again
 from .forms import FormState
 from .render import render_form
 
+PREPARE_TIMEOUT = 3600  # seconds, for an image to be downloaded and folders to be made
+MAX_PLACES = 3  # agents that are tried one after the other before a start is given up
 START_MARGIN = 60  # seconds that the Hub waits longer than we do, so that ours is the message
 
 
@@ -88,7 +90,7 @@ class OptionDoors(HasTraits):
         else:
             options = spec_from_form(form)
         self.forms.typed(form, options)
-        await self.accept(options)
+        await self.check(options)
         return options
 
     async def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
@@ -104,7 +106,7 @@ class OptionDoors(HasTraits):
             ) from None
         options = spec_from_form(form)
         self.forms.proposed(form, options)
-        await self.accept(options)
+        await self.check(options)
         raise SessionSpawnError(
             "A link filled in this form. Look it through, then launch.", reason="link", status=200
         )
@@ -118,27 +120,29 @@ class OptionDoors(HasTraits):
             context = replace(context, catalog=catalog)
         return context
 
-    async def accept(self, options: dict[str, Any]) -> SessionRequest:
-        """The one check of what was asked, whichever door it came through.
-
-        Raises `SessionSpawnError` with every error.
+    async def check(self, options: dict[str, Any]) -> SessionRequest:
+        """The one check of what was asked, whichever door it came through. Changes nothing of a
+        start that is under way. Raises `SessionSpawnError` with every error.
         """
-        self._request = None
         options, image_allowed = await self.read_image_option(dict(options or {}))
         context = await self.request_context()
         if image_allowed:
             policy = context.policy.model_copy(update={"manual_image": True})
             context = _with_policy(context, policy)
         try:
-            self._request = resolve(options, context)
+            return resolve(options, context)
         except RequestError as error:
             self.forms.refused(error.errors)
             raise SessionSpawnError.refused(error) from None
-        # Read by the Hub before the first line of start(): the wait in line is in it.
-        self.start_timeout = int(
-            self.site.configuration.queue_timeout + self._launch_timeout + START_MARGIN
-        )
-        return self._request
+
+    async def accept(self, options: dict[str, Any]) -> SessionRequest:
+        """Checks what is about to be started. Raises `SessionSpawnError` with every error."""
+        self._request = None
+        self._request = request = await self.check(options)
+        # Read by the Hub before the first line of start(), and all the waits are in it.
+        waits = self.site.configuration.queue_timeout + PREPARE_TIMEOUT + self._launch_timeout
+        self.start_timeout = int(MAX_PLACES * waits + START_MARGIN)
+        return request
 
 
 def _with_policy(context: Context, policy: Policy) -> Context:

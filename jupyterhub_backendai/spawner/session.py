@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
 
 from jupyterhub.spawner import Spawner
 from jupyterhub.utils import make_ssl_context, url_path_join
+from tornado.web import HTTPError
 
+from .._within import within
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
@@ -18,15 +20,15 @@ from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
 from ..site.options import summary
 from ..store import NotFound, Session
-from .doors import OptionDoors
+from .doors import MAX_PLACES, PREPARE_TIMEOUT, OptionDoors
 from .errors import SessionSpawnError
 from .ready import wait_until_ready
 from .story import Story
 
 # The Hub does not say whether it was the owner, an admin, or its own end.
 ENDED = "It was ended through the Hub."
+T = TypeVar("T")
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
-MAX_PLACES = 3  # agents that are tried one after the other before a start is given up
 _NAME_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike
 
 
@@ -40,6 +42,8 @@ class SessionSpawner(OptionDoors, Spawner):
         self._starting = False
         self.session_summary = ""  # a line on the page that is shown while it starts
         self._cleanup: asyncio.Task[None] | None = None
+        self._submitting: asyncio.Future[Session] | None = None
+        self._known_id = ""  # of the session that a Hub before this one had running here
 
     # ---- what an engine's spawner brings ------------------------------------------------------
 
@@ -70,11 +74,14 @@ class SessionSpawner(OptionDoors, Spawner):
         self._begin_story()
         try:
             await self._cleaned_up()
-            self._session = None
+            self._session = self._submitting = None
             await self.site.ready()
             request = self._request or await self.accept(self.user_options)
             await self._end_leftover()
-            self._session = await self._submit(request)
+            # Shielded: what its thread commits must be known to the clean-up, cancelled or not.
+            self._submitting = asyncio.ensure_future(self._submit(request))
+            self._session = await asyncio.shield(self._submitting)
+            self.site.driven.add(self._session.id)
             return await self._start_session(self._session, request)
         except asyncio.CancelledError as error:
             # The Hub gives a cancelled start one second before it stumbles over it, so the
@@ -88,6 +95,8 @@ class SessionSpawner(OptionDoors, Spawner):
         finally:
             self._starting = False
             self._request = None
+            if self._session is not None:
+                self.site.driven.discard(self._session.id)
             self._story.end()
 
     async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
@@ -97,15 +106,7 @@ class SessionSpawner(OptionDoors, Spawner):
             self._session = session = await self._in_line(session)
             self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
             try:
-                return await asyncio.wait_for(
-                    self._on_agent(session, request), timeout=self._launch_timeout
-                )
-            except asyncio.TimeoutError:
-                raise LaunchError(
-                    "start_timeout",
-                    f"The session did not start within {self._launch_timeout:g} seconds. "
-                    "Start it again; if it happens again, tell your admin.",
-                ) from None
+                return await self._on_agent(session, request)
             except AgentUnreachable as error:
                 if not left:
                     raise
@@ -133,13 +134,27 @@ class SessionSpawner(OptionDoors, Spawner):
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         move = self.site.move
         await move(session.id, Status.PREPARING, Phase.PREPARE)
-        await self.prepare(session, request)
+        # An image may be downloaded here: its time is its own, not that of the start.
+        await self._within(PREPARE_TIMEOUT, self.prepare(session, request))
         await move(session.id, Status.CREATING, Phase.CREATE)
+        return await self._within(self._launch_timeout, self._launched(session, request))
+
+    async def _within(self, timeout: float, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            return await within(timeout, work)
+        except asyncio.TimeoutError:
+            raise LaunchError(
+                "start_timeout",
+                f"The session did not start within {timeout:g} seconds. "
+                "Start it again; if it happens again, tell your admin.",
+            ) from None
+
+    async def _launched(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         self._story.tell("container", "Container", "Folders and limits are attached.")
         ip, port = await self.launch(session, request)
         self._story.tell("server", "Server", "Jupyter starts inside.")
         await self._until_it_answers(ip, port)
-        self._session = await move(session.id, Status.RUNNING, Phase.START)
+        self._session = await self.site.move(session.id, Status.RUNNING, Phase.START)
         self._story.tell("ready", "Ready", "This page takes you to your session.")
         self.forms.launched()
         return ip, port
@@ -189,7 +204,7 @@ class SessionSpawner(OptionDoors, Spawner):
         if group is not None and group.pending_timeout:
             timeout = min(timeout, group.pending_timeout)
         try:
-            return await asyncio.wait_for(self.site.queue.wait(session, tell), timeout)
+            return await within(timeout, self.site.queue.wait(session, tell))
         except asyncio.TimeoutError:
             raise LaunchError(
                 "queue_timeout",
@@ -238,12 +253,16 @@ class SessionSpawner(OptionDoors, Spawner):
 
     async def _cleaned_up(self) -> None:
         """Until nothing is left of a start that was given up."""
-        if self._cleanup is not None:
-            await asyncio.shield(self._cleanup)
-            self._cleanup = None
+        cleanup, self._cleanup = self._cleanup, None
+        if cleanup is not None:
+            # Its failure is in the log already, and what it left is the reconciler's.
+            await asyncio.wait([asyncio.shield(cleanup)])
 
     async def _abandon(self, error: BaseException) -> None:
         await self.settle()
+        if self._submitting is not None and self._session is None:
+            (made,) = await asyncio.gather(self._submitting, return_exceptions=True)
+            self._session = made if isinstance(made, Session) else None
         if self._session is None:
             return
         code, reason = _why(error)
@@ -255,7 +274,10 @@ class SessionSpawner(OptionDoors, Spawner):
         if isinstance(error, (LaunchError, EngineError)):
             code, reason = _why(error)
             return SessionSpawnError.failed(LaunchError(code, reason))
-        return error
+        if isinstance(error, HTTPError):
+            return error
+        self.log.error("%s: an unforeseen failure", self._log_name, exc_info=error)
+        return SessionSpawnError.failed(LaunchError(*_why(error)))
 
     # ---- running ------------------------------------------------------------------------------
 
@@ -270,6 +292,7 @@ class SessionSpawner(OptionDoors, Spawner):
 
     def clear_state(self) -> None:
         super().clear_state()
+        self._known_id = ""
         # The Hub's first step of a start, long before start(): pages may follow it from here on.
         self._begin_story()
 
@@ -279,7 +302,7 @@ class SessionSpawner(OptionDoors, Spawner):
 
     async def session_ended(self, exit_code: int | None, reason: str) -> None:
         """The container ended by itself: what is left of it goes, and the history says why."""
-        session = self._session or await self._find_session()
+        session = await self.recall()
         if session is not None:
             await self.site.end(session.id, "exited", reason, exit_code)
         self._session = None
@@ -292,7 +315,7 @@ class SessionSpawner(OptionDoors, Spawner):
         """Ends the session: container and scratch go, folders stay. Fine to call twice."""
         await self._cleaned_up()
         await self.settle()
-        session = self._session or await self._find_session()
+        session = await self.recall()
         if session is not None:
             await self.stop_gently(session, now)
             await self.site.end(session.id, "user_requested", ENDED)
@@ -309,22 +332,34 @@ class SessionSpawner(OptionDoors, Spawner):
             state["session_id"] = self._session.id
         return state
 
+    def load_state(self, state: dict[str, Any]) -> None:
+        super().load_state(state or {})
+        self._known_id = str((state or {}).get("session_id", ""))
+
+    @property
+    def will_resume(self) -> bool:
+        """Never: the next start of this server is another session, with a token of its own."""
+        return False
+
     async def recall(self) -> Session | None:
-        """The live session of this server, after a restart of the Hub too."""
-        if self._session is None:
-            self._session = await self._find_session()
-        else:
+        """The live session of this server, after a restart of the Hub too, and also where the
+        user was renamed since it began."""
+        known = self._session.id if self._session is not None else self._known_id
+        row = None
+        if known:
             try:
-                row = await self.site.db(self.site.store.get, self._session.id)
-                self._session = None if row.status.is_final else row
+                row = await self.site.db(self.site.store.get, known)
             except NotFound:
-                self._session = None
+                self.log.debug("Session %s is not there any more", known)
+        else:
+            row = await self._find_session()
+        self._session = None if row is None or row.status.is_final else row
         return self._session
 
-    async def move_quietly(self, session_id: str, to: Status, phase: Phase) -> None:
+    async def move_quietly(self, session_id: str, to: Status, phase: Phase, **more: Any) -> None:
         """A status change that may have been made already."""
         try:
-            await self.site.move(session_id, to, phase)
+            await self.site.move(session_id, to, phase, **more)
         except IllegalTransition as error:
             self.log.debug("%s: %s", self._log_name, error)
 

@@ -62,10 +62,10 @@ ENVIRONMENTS = [
 ]
 
 
-# Below the range from which the system gives out ports by itself, and of this worker alone, so that
-# nobody takes a port between its choice and its use.
-_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-_PORTS = iter(range(20_000 + _WORKER * 1000, 21_000 + _WORKER * 1000))
+# Below the range from which the system gives out ports by itself, and of this process alone, so
+# that nobody takes a port between its choice and its use.
+_FIRST = 20_000 + os.getpid() % 60 * 200
+_PORTS = iter(range(_FIRST, _FIRST + 200))
 
 
 def free_port() -> int:
