@@ -112,6 +112,13 @@ def test_a_start_that_fails_shows_no_traceback(tmp_path: Path) -> None:
     assert not (tmp_path / "backendai.sqlite").exists()
 
 
+def test_template_paths_that_an_admin_appended_stay(c: Config) -> None:
+    c.JupyterHub.template_paths.append("/srv/templates")
+    setup(c)
+    paths = c.JupyterHub.template_paths.to_dict()["extend"]
+    assert paths == ["/srv/templates", *data_paths()]
+
+
 def test_what_an_admin_imports() -> None:
     assert jupyterhub_backendai.setup is setup
     assert jupyterhub_backendai.__version__

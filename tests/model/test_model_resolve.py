@@ -244,6 +244,10 @@ def test_a_project_is_one_of_the_users_groups() -> None:
     error = refused({"project": "nlp"})
     assert error.status == 403
     assert error.errors[0].field == "project"
+    # A group without a quota is no way out of one that has one.
+    both = context(policies=POLICIES_WITH_QUOTA, groups=frozenset({"vision", "everyone"}))
+    error = refused({"project": "everyone"}, both)
+    assert (error.status, error.errors[0].code) == (403, "no_project")
 
 
 def test_who_may_have_no_session_at_all_is_told_so() -> None:
