@@ -10,6 +10,8 @@ PYTHON ?= python3
 export PYTHON
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 setup := share/setup
+# Tests mostly wait for servers to start; a file stays with one worker, which has one Hub for it.
+WORKERS ?= -n 3 --dist loadfile
 code := jupyterhub_backendai tests examples $(wildcard benchmarks docs)
 
 .PHONY: help
@@ -33,7 +35,7 @@ test: ## set up what the tests need, then every check and every test (PYTEST_ARG
 test-with-engine:
 	@$(MAKE) -j3 venv-test hub-image test-packages
 	@$(MAKE) check
-	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
+	@$(VENV)/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 .PHONY: check
 check: venv-check ## lint, format, types, and who may import whom
