@@ -4,7 +4,9 @@
 |---|---|---|
 | PENDING, SCHEDULED, driven by a dead run | nothing | CANCELLED: it must be started again |
 | PREPARING … CREATING, driven by a dead run | anything | removed, ERROR |
+| PENDING … CREATING of this run, with no start at it | anything | removed, CANCELLED or ERROR |
 | RUNNING | no running container | removed, TERMINATED |
+| RUNNING on an agent not configured any more | anything | removed wherever it is, TERMINATED |
 | TERMINATING and nobody at it | anything | removed, TERMINATED or ERROR by its reason |
 | no live session | something with our hub's label | removed |
 | anything | no answer | left as it is, tried again |
