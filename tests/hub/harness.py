@@ -147,7 +147,7 @@ class Hub:
     def _answers(self) -> bool:
         assert self.process is not None
         assert self.process.poll() is None, self.log_text()[-3000:]
-        with contextlib.suppress(requests.ConnectionError):
+        with contextlib.suppress(requests.ConnectionError, requests.Timeout):
             return self.api.get(f"{self.url}/hub/api/users", timeout=5).status_code == 200
         return False
 
