@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,9 @@ markers = db
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
+# Python before 3.11.4 has no filters of archives.
+_SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+
 
 @pytest.fixture(scope="module")
 def theirs(pytestconfig: pytest.Config) -> Path:
@@ -50,7 +54,7 @@ def theirs(pytestconfig: pytest.Config) -> Path:
             check=True,
         )
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        tar.extractall(folder, **_SAFELY)
     return folder / f"dockerspawner-{VERSION}" / "tests"
 
 
