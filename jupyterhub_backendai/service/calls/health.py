@@ -1,0 +1,20 @@
+"""`GET health`."""
+
+from __future__ import annotations
+
+from ..base import Handler
+from ..schemas import Health
+
+
+class HealthHandler(Handler):
+    """Liveness, for anybody: what is wrong is told elsewhere, to admins."""
+
+    async def get(self) -> None:
+        problem = self.service.parts.problem
+        if problem is None:
+            self.reply(Health(status="ok"))
+            return
+        self.set_status(503)
+        self.set_header("Retry-After", "5")
+        status = "starting" if problem.code == "starting" else "not_working"
+        self.finish(Health(status=status).model_dump_json())
