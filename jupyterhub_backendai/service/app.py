@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import os
 import re
+from collections import Counter
 from collections.abc import Callable
 
 from jupyterhub.services.auth import HubOAuth
@@ -14,17 +15,31 @@ from tornado.web import Application
 from traitlets.config import Config
 from traitlets.log import get_logger
 
+from ..site.runtime import Site
 from .base import Handler, Nowhere
-from .calls.health import HealthHandler
-from .calls.sessions import SessionsHandler
+from .calls.about import HealthHandler, SchemaHandler
+from .calls.events import EventsHandler
+from .calls.launches import LaunchesHandler, LaunchHandler
+from .calls.options import OptionsHandler
+from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
+from .feed import Feed
+from .hub import HubClient
 from .pages import Callback, Home
 from .parts import Parts
 from .table import CALLS, calls_at
+from .workers.runner import Runner, Work
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
     "health": HealthHandler,
+    "api/openapi.json": SchemaHandler,
+    "api/options": OptionsHandler,
     "api/sessions": SessionsHandler,
+    "api/sessions/{id}": SessionHandler,
+    "api/sessions/{id}/history": HistoryHandler,
+    "api/history": LaunchesHandler,
+    "api/history/{id}": LaunchHandler,
+    "api/events": EventsHandler,
 }
 
 
@@ -34,7 +49,11 @@ class Service:
     def __init__(self, config: Callable[[], Config]) -> None:
         self.log = get_logger()
         self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE)
+        self.hub = HubClient(self.hub_auth.api_url, self.hub_auth.api_token)
         self.parts = Parts(config)
+        self.feed = Feed()
+        self.streams: Counter[str] = Counter()  # of events that are open, by who reads them
+        self.runner = Runner()
         self._opening: asyncio.Task[None] | None = None
 
     def application(self) -> Application:
@@ -61,13 +80,21 @@ class Service:
         self._opening = asyncio.ensure_future(self._open())
 
     async def _open(self) -> None:
-        await self.parts.open()
+        site = await self.parts.open()
+        self.runner.start(self.workers(site))
+
+    def workers(self, site: Site) -> dict[str, Work]:
+        """All that runs beside the answers, by name."""
+        return {"events": lambda: self.feed.run(site)}
 
     async def stop(self) -> None:
         """Ends all that was begun."""
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.gather(self._opening, return_exceptions=True)
+        self.feed.end()
+        await self.runner.stop()
+        await self.hub.close()
         await self.parts.close()
 
 

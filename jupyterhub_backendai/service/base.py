@@ -13,8 +13,9 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler, stream_
 
 from ..model.errors import FieldError, Kind, RequestError, shown
 from ..site.runtime import Site
-from ..store import NotFound, Unavailable
+from ..store import Changed, NotFound, Unavailable
 from .auth import Caller
+from .hub import HubRefused, HubUnavailable
 from .parts import NotReady
 from .table import Call, Who
 
@@ -33,6 +34,12 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.errors = [FieldError(field, code, message).as_dict()]
+
+
+# What is told to the caller, and is no defect that the log would have to tell.
+EXPECTED = (
+    Refused, RequestError, NotReady, Unavailable, NotFound, Changed, HubRefused, HubUnavailable,
+)  # fmt: skip
 
 
 def not_found() -> Refused:
@@ -131,12 +138,16 @@ class Handler(HubOAuthenticated, RequestHandler):
         except ValueError:
             raise Refused(400, "not_json", "Write the body as JSON.") from None
 
-    def read_body(self, model: type[M]) -> M:
-        """The body as what the table says it is. Raises `Refused`, `RequestError`."""
+    def object_body(self) -> dict[str, Any]:
+        """The body as a JSON object. Raises `Refused`."""
         body = self.json_body()
         if not isinstance(body, dict):
             raise Refused(400, "not_an_object", "Write the body as an object.")
-        return _read(model, body)
+        return body
+
+    def read_body(self, model: type[M]) -> M:
+        """The body as what the table says it is. Raises `Refused`, `RequestError`."""
+        return _read(model, self.object_body())
 
     def read_query(self, model: type[M]) -> M:
         """The query as what the table says it is. Raises `RequestError`."""
@@ -171,7 +182,7 @@ class Handler(HubOAuthenticated, RequestHandler):
         return None
 
     def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
-        if not isinstance(value, (Refused, RequestError, NotReady, Unavailable, NotFound)):
+        if not isinstance(value, EXPECTED):
             super().log_exception(typ, value, tb)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
@@ -194,6 +205,15 @@ class Handler(HubOAuthenticated, RequestHandler):
             return error.status, error.as_dict()["errors"]
         if isinstance(error, NotFound):
             return 404, not_found().errors
+        if isinstance(error, Changed):
+            message = "Somebody changed it since you read it. Read it again."
+            return 412, Refused(412, "changed", message).errors
+        if isinstance(error, HubUnavailable):
+            self.service.log.error("%s", error)
+            message = "The Hub does not answer. Try again in a moment."
+            return 503, Refused(503, "hub_unavailable", message).errors
+        if isinstance(error, HubRefused):
+            return 409, Refused(409, "hub_refused", error.message).errors
         if isinstance(error, NotReady):
             admin = self._caller is not None and self._caller.admin
             told = (error.detail or error.message) if admin else error.message

@@ -1,8 +1,11 @@
-"""`GET health`."""
+"""`GET health` and `GET api/openapi.json`: what the service says about itself."""
 
 from __future__ import annotations
 
+import json
+
 from ..base import Handler
+from ..openapi import schema
 from ..schemas import Health
 
 
@@ -18,3 +21,10 @@ class HealthHandler(Handler):
         self.set_header("Retry-After", "5")
         status = "starting" if problem.code == "starting" else "not_working"
         self.finish(Health(status=status).model_dump_json())
+
+
+class SchemaHandler(Handler):
+    """The OpenAPI schema."""
+
+    async def get(self) -> None:
+        self.finish(json.dumps(schema()))
