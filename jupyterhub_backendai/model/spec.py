@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,6 +21,7 @@ from pydantic_core import PydanticCustomError
 
 from .catalog import Bytes, Cpu, Fgpu
 from .errors import FieldError, Problem, shown
+from .moments import check_moment, parse_span
 from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
@@ -30,7 +30,8 @@ MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
 MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
 MAX_INNER_ITEMS = 100  # of one inside another; the longest legal one has four
 MAX_ERRORS = 100  # told at once; whoever makes more does not read them
-MAX_PORTS = MAX_VARIABLES = 100
+MAX_PORTS = MAX_VARIABLES = MAX_DEPENDENCIES = 100
+MAX_COMMAND = 32 * 1024  # characters; what is longer belongs in a file
 
 
 def _by(check: Any) -> BeforeValidator:
@@ -65,12 +66,29 @@ def _not_bool(value: object) -> object:
     return value
 
 
+def _span(value: object) -> object:
+    """A length of time in seconds; none, or 0, is no bound."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9:
+        value = str(value)
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise PydanticCustomError("not_text", "Write a length of time such as 2h.")
+    try:
+        return parse_span(value) or None
+    except Problem as problem:
+        raise _custom(problem) from None
+
+
 NotEmpty = BeforeValidator(_emptied)
 Whole = Annotated[int, BeforeValidator(_not_bool)]
 # The bound is on the text inside: on the optional whole it would be applied to None too.
 Text = Annotated[Annotated[str, Field(max_length=255)] | None, NotEmpty]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
+Start = Annotated[str | None, _by(check_moment)]
+Span = Annotated[int | None, BeforeValidator(_span)]
+Reference = Annotated[str, Field(min_length=1, max_length=64)]
 Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NotEmpty]
 
 
@@ -119,11 +137,12 @@ UNREADABLE_MOUNT = Mount.model_construct(folder="", path=None, permission="ro", 
 
 
 class Batch(_Part):
-    """The command of a batch session, when it may start at the earliest, how long it may take."""
+    """The command of a batch session, when it may start at the earliest (a time with its zone, or
+    how long from now), how long it may take (with its unit; read as seconds, None is no bound)."""
 
-    command: Text = None
-    starts_at: Annotated[AwareDatetime | None, NotEmpty] = None
-    timeout: Text = None
+    command: Annotated[Annotated[str, Field(max_length=MAX_COMMAND)] | None, NotEmpty] = None
+    starts_at: Start = None
+    timeout: Span = None
 
 
 class SessionSpec(_Part):
@@ -145,12 +164,14 @@ class SessionSpec(_Part):
     mounts: tuple[Mount, ...] = Field(default=(), max_length=100)
     preopen_ports: tuple[int, ...] = ()
     batch: Annotated[Batch | None, NotEmpty] = None
+    depends_on: tuple[Reference, ...] = Field(default=(), max_length=MAX_DEPENDENCIES)
+    priority: Annotated[Annotated[Whole, Field(ge=0, le=100)] | None, NotEmpty] = None
     owner: Text = None
     project: Text = None
 
     @field_validator(
         "type", "env", "agent", "resources", "count", "cluster", "threads", "mounts",
-        "preopen_ports", mode="before",
+        "preopen_ports", "depends_on", mode="before",
     )  # fmt: skip
     @classmethod
     def _null_is_default(cls, value: object, info: Any) -> object:
@@ -174,7 +195,6 @@ _MESSAGES = {
     "int_from_float": "Write a whole number.",
     "finite_number": "Write a whole number.",
     "bool_type": "Write true or false.",
-    "timezone_aware": "Write the time with its zone, such as 2026-12-01T09:00:00Z.",
 }
 
 
@@ -196,8 +216,6 @@ def _message(error: Mapping[str, Any]) -> str:
         return f"There can be at most {context['max_length']} of these."
     if kind == "string_too_short":
         return "This is needed."
-    if kind.startswith(("datetime", "date_")):
-        return "Write a time such as 2026-12-01T09:00:00Z."
     return shown(error["msg"], 200)
 
 
@@ -361,3 +379,10 @@ def _without(data: Mapping[str, Any], places: Iterable[tuple[int | str, ...]]) -
         else:
             kept.pop(str(head), None)
     return kept
+
+
+def references(options: object) -> tuple[str, ...]:
+    """Sessions that options name in `depends_on`, for whoever looks them up before `resolve`."""
+    if not isinstance(options, Mapping) or not options.get("depends_on"):
+        return ()
+    return read_spec({"depends_on": options["depends_on"]})[0].depends_on

@@ -2,12 +2,15 @@
 
 One pass goes through all pending sessions, highest priority first, then oldest, and starts each
 one that its quotas and a machine admit. Quotas hold over all resource groups; each group has its
-own line. What belongs to a session alone (its start time, a quota, the one machine that its user
-picked) lets those behind it go on. Where a session finds no room:
+own line. What belongs to a session alone (its start time, what it depends on, a quota, the one
+machine that its user picked) lets those behind it go on. Where a session finds no room:
 
 * in a *strict* group everything behind it waits;
 * in a *backfill* group smaller ones may pass it until it has waited for `max_bypass` seconds. From
   then on it is *protected*: nothing behind it may take what it waits for.
+
+What waited too long, or depends on what did not end in success, waits no more: it is ended, and
+with it what depends on it.
 
 Why nothing starves
 -------------------
@@ -38,11 +41,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from . import reasons
 from .placement import Machine, amounts
 from .reasons import STARTS_NOW
-from .snapshot import Decision, Pending, Placement, Snapshot
+from .snapshot import Code, Decision, Ending, Pending, Placement, Snapshot
 from .state import Cause, Group, State
 from .waits import explain
+
+# What waits for one of these has nobody before it, whatever its place in line.
+_BY_ITSELF: frozenset[Code] = frozenset({"not_before", "dependency"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +66,71 @@ def schedule(snapshot: Snapshot) -> Decision:
     state = State(snapshot)
     placements: list[Placement] = []
     waiting: list[tuple[Pending, Cause]] = []
-    for pending in sorted(snapshot.pending, key=_turn):
+    endings: list[Ending] = []
+    for pending in sorted(snapshot.pending, key=turn):
         outcome = _decide(state, pending)
         if isinstance(outcome, Machine):
             placements.append(Placement(pending.id, outcome.name))
+        elif (ending := _ending(state, pending, outcome)) is not None:
+            endings.append(ending)
         else:
             waiting.append((pending, outcome))
             _protect(state, pending, outcome)
-    return Decision(tuple(placements), explain(state, waiting))
+    if endings:
+        waiting = _with_dependents(waiting, endings)
+    return Decision(tuple(placements), explain(state, waiting), tuple(endings))
 
 
 def verdict(snapshot: Snapshot, candidate: Pending) -> Verdict:
     """What the next pass would decide on `candidate` if it were submitted now."""
     decision = schedule(replace(snapshot, pending=(*snapshot.pending, candidate)))
     wait = next((wait for wait in decision.waits if wait.session_id == candidate.id), None)
+    ending = next((one for one in decision.endings if one.session_id == candidate.id), None)
+    if ending is not None:
+        return Verdict("never", ending.reason, 0)
     if wait is None:
         return Verdict("now", STARTS_NOW, 0)
     if wait.code == "never_fits":
         return Verdict("never", wait.reason, 0)
-    return Verdict("waits", wait.reason, 0 if wait.code == "not_before" else wait.position - 1)
+    return Verdict("waits", wait.reason, 0 if wait.code in _BY_ITSELF else wait.position - 1)
 
 
-def _turn(pending: Pending) -> tuple[int, float, str]:
+def turn(pending: Pending) -> tuple[int, float, str]:
+    """What the line is sorted by: the highest priority first, then the oldest."""
     return (-pending.priority, pending.submitted_at, pending.id)
+
+
+def _ending(state: State, pending: Pending, cause: Cause) -> Ending | None:
+    """Whether what does not start now waits no more."""
+    failed = next((one for one in pending.dependencies if one.failed), None)
+    if failed is not None:
+        reason = reasons.dependency_failed(failed.name)
+        return Ending(pending.id, "dependency_failed", reason)
+    rule = state.groups[pending.group].rule
+    since = max(pending.could_start_at, pending.pending_since or 0.0)
+    if not rule.pending_timeout or pending.dependencies or state.now - since < rule.pending_timeout:
+        return None
+    reason = reasons.pending_timeout(rule.name, rule.pending_timeout)
+    return Ending(pending.id, "pending_timeout", reason)
+
+
+def _with_dependents(
+    waiting: list[tuple[Pending, Cause]], endings: list[Ending]
+) -> list[tuple[Pending, Cause]]:
+    """Ends what depends on what was ended, and so on. They wait for a session, so they held
+    nothing back and nothing was decided by them. Returns those that go on waiting."""
+    dependents: dict[str, list[tuple[Pending, str]]] = {}
+    for pending, _ in waiting:
+        for one in pending.dependencies:
+            dependents.setdefault(one.session_id, []).append((pending, one.name))
+    over: set[str] = set()
+    for ending in endings:  # which grows while we go
+        for pending, name in dependents.get(ending.session_id, ()):
+            if pending.id not in over:
+                over.add(pending.id)
+                reason = reasons.dependency_failed(name)
+                endings.append(Ending(pending.id, "dependency_failed", reason))
+    return [(pending, cause) for pending, cause in waiting if pending.id not in over]
 
 
 def _decide(state: State, pending: Pending) -> Machine | Cause:
@@ -93,6 +142,8 @@ def _decide(state: State, pending: Pending) -> Machine | Cause:
     hopeless = _no_machine(group, pending)
     if hopeless == "never":
         return "never"
+    if pending.dependencies:
+        return "dependency"
     if pending.not_before is not None and pending.not_before > state.now:
         return "not_before"
     if hopeless is not None:
@@ -141,7 +192,7 @@ def _place(state: State, group: Group, pending: Pending) -> Machine | Cause:
 
 def _protect(state: State, pending: Pending, cause: Cause) -> None:
     """Hold those behind it back as far as the rules say; the argument is at the top."""
-    if cause in {"never", "not_before", "no_agent"}:
+    if cause in {"never", "dependency", "not_before", "no_agent"}:
         return
     group = state.groups[pending.group]
     strict = group.rule.mode == "strict"
@@ -162,7 +213,4 @@ def _protect(state: State, pending: Pending, cause: Cause) -> None:
 
 def _waited(state: State, pending: Pending) -> float:
     """Seconds since it could have started."""
-    since = pending.submitted_at
-    if pending.not_before is not None:
-        since = max(since, pending.not_before)
-    return state.now - since
+    return state.now - pending.could_start_at

@@ -15,7 +15,7 @@ from .quotas import Account
 from .snapshot import Code, Pending, Wait
 from .state import Cause, Group, State
 
-_OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "not_before"})
+_OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "dependency", "not_before"})
 
 
 def explain(state: State, waiting: list[tuple[Pending, Cause]]) -> tuple[Wait, ...]:
@@ -57,6 +57,9 @@ class _Sentences:
         group = self._state.groups[pending.group]
         if cause == "never":
             return "never_fits", self._never(group, pending), Result.NEED_RETRY
+        if cause == "dependency":
+            names = [one.name for one in pending.dependencies]
+            return "dependency", reasons.dependency(names), Result.SKIPPED
         if cause == "not_before":
             start = reasons.not_before(pending.not_before or 0.0)
             return "not_before", start, Result.SKIPPED
