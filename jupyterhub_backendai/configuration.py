@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from textwrap import dedent
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
@@ -302,6 +303,25 @@ class BackendAI(LoggingConfigurable):
         'first start where empty. Example: `c.BackendAI.hub_id = "physics"`.',
     ).tag(config=True)
 
+    service = Bool(
+        False,
+        help=dedent(
+            """
+            Run the sessions service beside the Hub: a REST API below `/services/backendai/`, a
+            queue that survives restarts, batch sessions, logs and history. Example::
+
+                c.BackendAI.service = True
+            """
+        ),
+    ).tag(config=True)
+
+    service_url = Unicode(
+        "http://127.0.0.1:10810",
+        help="Where the sessions service listens, as the Hub's proxy reaches it: an address of "
+        "this machine and a free port. Example: "
+        '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
+    ).tag(config=True)
+
     def catalog(self) -> Catalog:
         """What the site offers. Raises `ConfigurationError`."""
         groups = self._read("resource_groups", list[ResourceGroup]) or [
@@ -403,6 +423,12 @@ class BackendAI(LoggingConfigurable):
             raise wrong(
                 "hub_id", self.hub_id, "It becomes part of names.",
                 "Use up to 32 letters and digits.",
+            )  # fmt: skip
+        place = urlsplit(self.service_url)
+        if place.scheme != "http" or not place.hostname or place.path.strip("/"):
+            raise wrong(
+                "service_url", self.service_url, "It is not the address of a service.",
+                "Write http://, an address and a port: http://127.0.0.1:10810.",
             )  # fmt: skip
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:
