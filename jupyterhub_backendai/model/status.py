@@ -73,6 +73,7 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
     S.CANCELLED: frozenset(),
     S.ERROR: frozenset(),
 }
+IN_LINE = frozenset({S.PENDING, S.SCHEDULED})
 ON_THE_WAY = frozenset({S.SCHEDULED, S.PREPARING, S.PULLING, S.CREATING})
 HOLDING: frozenset[Status] = ON_THE_WAY | {S.RUNNING, S.TERMINATING}
 LIVE: frozenset[Status] = frozenset(s for s in Status if TRANSITIONS[s])

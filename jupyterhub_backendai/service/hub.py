@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 import aiohttp
 
+from ..site.handing_over import SESSION_HEADER
+
 TIMEOUT = 60  # seconds of one request; the Hub answers a start after ten
 TRIES = 4
 BACK_OFF = 0.5  # seconds before the second try, twice as many before each further one
@@ -100,15 +102,23 @@ class HubClient:
     # ---- servers ------------------------------------------------------------------------------
 
     async def start(
-        self, user: str, server: str, options: Mapping[str, Any], display_name: str = ""
+        self,
+        user: str,
+        server: str,
+        options: Mapping[str, Any],
+        display_name: str = "",
+        session_id: str = "",
     ) -> bool:
         """Starts a server; whether it is running already, else it is on its way.
+
+        `session_id`: only for that session of the queue, and for no new one.
 
         One that runs or starts already is fine. Raises `HubRefused` (its `message` is the
         spawner's), `HubUnavailable`.
         """
         body = {"user_options": dict(options), "display_name": display_name or server}
-        status, answer = await self._request("POST", _server_path(user, server), body)
+        headers = {SESSION_HEADER: session_id} if session_id else {}
+        status, answer = await self._request("POST", _server_path(user, server), body, headers)
         if status in (201, 202):
             return status == 201
         if status == 400 and "already" in _message(answer):
@@ -137,7 +147,11 @@ class HubClient:
         return answer
 
     async def _request(
-        self, method: str, path: str, body: Mapping[str, Any] | None
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        headers: Mapping[str, str] | None = None,
     ) -> tuple[int, Any]:
         """Status and answer. Tries again, with a wait, what may work later."""
         reason = ""
@@ -148,7 +162,7 @@ class HubClient:
                 await asyncio.sleep(wait * random.uniform(0.5, 1.5))  # noqa: S311
             try:
                 async with self._connected().request(
-                    method, f"{self.url}/{path}", json=body
+                    method, f"{self.url}/{path}", json=body, headers=headers
                 ) as reply:
                     answer = await _read(reply)
                     if reply.status not in NOT_NOW or _is_final(answer):

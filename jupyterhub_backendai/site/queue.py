@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING
 
 from .._within import within
 from ..model.errors import LaunchError
-from ..model.status import Status
+from ..model.status import IN_LINE, Status
 from ..store import Session
 from .clock import utcnow
 
 if TYPE_CHECKING:
     from .runtime import Site
 
-_IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
 PASS_INTERVAL = 5.0  # seconds between passes that nobody asked for, while somebody waits
 AGENTS_INTERVAL = 15.0  # seconds between two looks at what the agents have
 
@@ -39,6 +38,15 @@ class Queue:
         """Something was submitted or freed: run a pass as soon as may be."""
         self._kicked.set()
 
+    async def kicked(self, timeout: float) -> bool:
+        """Whether there is news, after at most so many seconds; it is old then."""
+        try:
+            await within(timeout, self._kicked.wait())
+        except asyncio.TimeoutError:
+            return False
+        self._kicked.clear()
+        return True
+
     async def wait(self, session: Session, tell: Callable[[Session], None]) -> Session:
         """Until the session has its place; `tell` gets every change of its reason or position.
 
@@ -54,12 +62,8 @@ class Queue:
     async def run(self) -> None:
         """The endless work; one failing pass does not end it."""
         while True:
-            try:
-                await within(PASS_INTERVAL, self._kicked.wait())
-            except asyncio.TimeoutError:
-                if not self._waiting:
-                    continue
-            self._kicked.clear()
+            if not await self.kicked(PASS_INTERVAL) and not self._waiting:
+                continue
             try:
                 await self.once()
             except Exception:
@@ -84,7 +88,7 @@ class Queue:
         waiting = list(self._waiting.items())
         if not waiting:
             return
-        rows = await site.db(site.store.live, _IN_LINE)
+        rows = await site.db(site.store.live, IN_LINE)
         by_id = {row.id: row for row in rows}
         for session_id, waiter in waiting:
             self._inform(waiter, by_id.get(session_id))
@@ -93,7 +97,7 @@ class Queue:
     def _inform(waiter: _Waiter, row: Session | None) -> None:
         if waiter.placed.done():
             return
-        if row is None or row.status not in _IN_LINE:
+        if row is None or row.status not in IN_LINE:
             waiter.placed.set_exception(
                 LaunchError("cancelled", "The session was cancelled while it was in line.")
             )

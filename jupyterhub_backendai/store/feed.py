@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import exists, func, select, update
 from sqlalchemy.orm import Session as Transaction
 
+from ..model.status import FINAL, Status
 from .records import Session, session_of
 from .tables import UNNUMBERED, MetaRow, SessionRow, table
 
@@ -46,6 +47,17 @@ def number(db: Transaction) -> None:
 def latest(db: Transaction) -> int:
     """The number of the latest change of all; 0 before the first."""
     return int(db.get_one(MetaRow, "seq").value)
+
+
+def queue_news(db: Transaction, after: int) -> tuple[int, bool]:
+    """The number of the latest change, and whether one after that number may let a session start:
+    something was freed, came in or was put back, or has its place and nobody who starts it."""
+    of = SessionRow
+    placed = (of.status == Status.SCHEDULED.value) & of.driver.is_(None)
+    fresh = (of.status == Status.PENDING.value) & of.position.is_(None)
+    over = of.status.in_([status.value for status in FINAL])
+    now = latest(db)
+    return now, bool(db.scalar(select(exists().where(of.seq > after, placed | fresh | over))))
 
 
 def changes(db: Transaction, after: int, owner: str | None, limit: int) -> Sequence[Change]:

@@ -35,6 +35,12 @@ class ServiceCalls(StoreBase):
         with self._db.read() as db:
             return feed.changes(db, after_seq, owner, limit)
 
+    def queue_news(self, after_seq: int) -> tuple[int, bool]:
+        """The number of the latest change, and whether one after `after_seq` may let a session
+        start: a pass and a look at what is placed are due then."""
+        with self._db.read() as db:
+            return feed.queue_news(db, after_seq)
+
     # -- recent launches
 
     def launches(self, owner: str) -> list[Launch]:

@@ -175,6 +175,14 @@ class Store(ServiceCalls):
         with self._write() as db:
             return sessions.mark_batch_started(db, session_id, at)
 
+    def mark_batch_ended(
+        self, session_id: str, result: SessionResult, exit_code: int | None
+    ) -> Session:
+        """Notes what came of a batch session's command, whatever its status is; the first result
+        counts. Raises `NotFound`."""
+        with self._write() as db:
+            return sessions.mark_batch_ended(db, session_id, result, exit_code)
+
     def note(
         self,
         session_id: str,
