@@ -20,7 +20,7 @@ from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.events import EventsHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
-from .calls.options import OptionsHandler
+from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .feed import Feed
 from .hub import HubClient
@@ -34,6 +34,7 @@ HANDLERS: dict[str, type[Handler]] = {
     "health": HealthHandler,
     "api/openapi.json": SchemaHandler,
     "api/options": OptionsHandler,
+    "api/estimate": EstimateHandler,
     "api/sessions": SessionsHandler,
     "api/sessions/{id}": SessionHandler,
     "api/sessions/{id}/history": HistoryHandler,

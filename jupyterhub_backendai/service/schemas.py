@@ -10,18 +10,20 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
     StrictBool,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from ..model.errors import Problem
+from ..model.rules import check_session_name
 from ..model.slots import Slots
-from ..model.spec import Name, SessionSpec
+from ..model.spec import SessionSpec
 from ..model.status import Phase, Result, Status
 from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
 
@@ -209,17 +211,18 @@ class Launched(Part):
     sessions: list[SessionRow]
 
 
+def _session_name(value: str) -> str:
+    try:
+        return check_session_name(value)
+    except Problem as problem:
+        message = {"message": problem.message}
+        raise PydanticCustomError(problem.code, "{message}", message) from None
+
+
 class Rename(Part):
     """A new name."""
 
-    name: Annotated[Name, Field(json_schema_extra={"type": "string"})]
-
-    @field_validator("name")
-    @classmethod
-    def _is_there(cls, name: str | None) -> str:
-        if not name:
-            raise PydanticCustomError("missing", "Write the new name.")
-        return name
+    name: Annotated[str, Field(min_length=1), AfterValidator(_session_name)]
 
 
 class EndQuery(Part):

@@ -56,9 +56,7 @@ class Call:
 
 ONE = "api/sessions/{id}"
 LAUNCH = "api/history/{id}"
-IF_MATCH = (
-    ("If-Match", "The ETag of what was read: 412 where somebody has changed it since."),
-)
+IF_MATCH = (("If-Match", "The ETag of what was read: 412 where somebody has changed it since."),)
 AGAIN = (("Last-Event-ID", "The id of the last event that was read, to go on from there."),)
 
 CALLS: tuple[Call, ...] = (
@@ -71,6 +69,10 @@ CALLS: tuple[Call, ...] = (
     Call(
         "options", "GET", "api/options", "What one may choose now.", Who.OWN, READ,
         reply=schemas.Options,
+    ),
+    Call(
+        "estimate", "POST", "api/estimate", "When a session would start if it were launched now.",
+        Who.FOR, READ, body=schemas.SessionSpec, reply=schemas.Outlook, errors=(409,),
     ),
     Call(
         "launch", "POST", "api/sessions",
