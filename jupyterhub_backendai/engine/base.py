@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from ..model.slots import Slots
+from .batch import Outcome
+from .logs import LogPart
+from .saved_logs import LogShelf
 
 LABEL_HUB = "backendai.hub"
 LABEL_SESSION = "backendai.session"
@@ -66,6 +70,14 @@ class AgentUnreachable(EngineError):
     """The agent's engine does not answer; nothing is known about its containers."""
 
 
+class ContainerGone(EngineError):
+    """There is no such container; what it left is what was saved of it."""
+
+
+class EngineBusy(EngineError):
+    """Too much of this is being done already; later it may be possible."""
+
+
 class ImageMissing(EngineError):
     """The image is neither on the agent nor to be had from its registry."""
 
@@ -102,3 +114,48 @@ class Engine(ABC):
     @abstractmethod
     async def logs(self, agent: str, container: str, lines: int) -> str:
         """The last lines a container wrote, decoded with replacement."""
+
+    # ---- batch sessions; each call raises `ContainerGone`, `AgentUnreachable`, `EngineError` ----
+
+    @abstractmethod
+    async def put_go(self, agent: str, container: str) -> None:
+        """Lets the command of a batch session start; once more changes nothing."""
+
+    @abstractmethod
+    async def command_started(self, agent: str, container: str) -> datetime | None:
+        """When the command began by its container's clock; None where it has not."""
+
+    @abstractmethod
+    async def outcome(self, agent: str, container: str) -> Outcome | None:
+        """What became of the command; None while it may still run or start.
+
+        The same answer for as long as the container is there, whether it runs or not.
+        """
+
+    # ---- the end of any session ------------------------------------------------------------------
+
+    @abstractmethod
+    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
+        """Stops the session's containers: SIGTERM, and `grace` seconds later SIGKILL.
+
+        They are there until `remove_session`. Stopping what does not run is fine.
+        """
+
+    @abstractmethod
+    def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
+        """A part of what a container writes or wrote, in chunks, as it comes (see `logs`).
+
+        Whoever stops before its end calls `aclose`. Raises `ContainerGone`, `EngineBusy`,
+        `AgentUnreachable`.
+        """
+
+    @abstractmethod
+    async def save_log(
+        self, agent: str, container: str, shelf: LogShelf, session_id: str, kernel: str
+    ) -> None:
+        """Puts the end of a container's log on the shelf, before the container is removed.
+
+        Of a batch session that of the command's output, too. Fine to call twice; what is saved
+        already stays where the container is gone. Raises `AgentUnreachable`, and `OSError` where
+        the shelf cannot be written.
+        """

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from .settings import ContainerSettings
+from .settings import LOG_FILES, ContainerSettings
+
+
+def log_config(log_max: int) -> dict[str, Any]:
+    """A log of at most so many bytes, of the kind that every Docker can read back."""
+    size = f"{max(1, log_max // LOG_FILES // 1024)}k"
+    return {"Type": "json-file", "Config": {"max-size": size, "max-file": str(LOG_FILES)}}
 
 
 def apply_settings(kwargs: dict[str, Any], settings: ContainerSettings) -> dict[str, Any]:
@@ -20,6 +26,9 @@ def apply_settings(kwargs: dict[str, Any], settings: ContainerSettings) -> dict[
         Init=settings.init,
         AutoRemove=False,
     )
+    # Started again it would be another life of a session that is over.
+    host_config["RestartPolicy"] = {"Name": "no", "MaximumRetryCount": 0}
+    host_config.setdefault("LogConfig", log_config(settings.log_max))
     host_config.setdefault("CpuPeriod", settings.cpu_period)
     host_config["CpuQuota"] = settings.cpu_quota * host_config["CpuPeriod"] // settings.cpu_period
     if settings.cpuset:

@@ -8,10 +8,11 @@ import os
 import posixpath
 import tarfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ from traitlets.log import get_logger
 
 from .._within import within
 from ..model.slots import Slots
+from . import docker_batch, docker_logs
 from .base import (
     LABEL_HUB,
     LABEL_KERNEL,
@@ -35,6 +37,10 @@ from .base import (
     ImageFacts,
     ImageMissing,
 )
+from .batch import Outcome
+from .logs import LogPart
+from .saved_logs import LogShelf
+from .streams import Readers
 
 T = TypeVar("T")
 THREADS = 16  # calls in flight on one daemon; more would only queue inside it
@@ -203,6 +209,7 @@ class DockerEngine(Engine):
     def __init__(self, agents: Sequence[AgentConfig], hub_id: str, run_id: str) -> None:
         self.hub_id, self.run_id = hub_id, run_id
         self.hosts = {config.name: DockerHost(config, hub_id, run_id) for config in agents}
+        self.readers = Readers()
 
     def host(self, agent: str) -> DockerHost:
         """The host of that name. Raises `EngineError` for one that is not configured any more."""
@@ -287,6 +294,31 @@ class DockerEngine(Engine):
                 return b""
 
         return (await self._call(agent, run)).decode("utf-8", "replace")
+
+    async def put_go(self, agent: str, container: str) -> None:
+        await self._call(agent, partial(docker_batch.put_go, container=container))
+
+    async def command_started(self, agent: str, container: str) -> datetime | None:
+        return await self._call(agent, partial(docker_batch.read_started, container=container))
+
+    async def outcome(self, agent: str, container: str) -> Outcome | None:
+        return await self._call(agent, partial(docker_batch.read_outcome, container=container))
+
+    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
+        stop = partial(docker_batch.stop_session, hub_id=self.hub_id, session_id=session_id)
+        await self._call(agent, partial(stop, grace=grace))
+
+    def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
+        return self.readers.read(
+            partial(docker_logs.container_log, self.host(agent), container, part)
+        )
+
+    async def save_log(
+        self, agent: str, container: str, shelf: LogShelf, session_id: str, kernel: str
+    ) -> None:
+        host = self.host(agent)
+        work = partial(docker_logs.save, host, container, shelf, session_id, kernel)
+        await asyncio.get_running_loop().run_in_executor(host.executor, work)
 
 
 def _remove_container(client: docker.APIClient, container: str) -> None:

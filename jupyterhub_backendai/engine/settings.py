@@ -15,9 +15,19 @@ from typing import Any
 from ..model.resolve import MountPoint, SessionRequest
 from ..model.rules import HOME, is_reserved_env
 from .base import LABEL_CORES, LABEL_HUB, LABEL_KERNEL, LABEL_SESSION, LABEL_USER, ImageFacts
+from .batch import BatchJob
 
 SUPPORT_DIR = "/opt/backendai"
 IMPORT_DIR = f"{SUPPORT_DIR}/import"
+# Of batch sessions: the runner, its job, the word to start, what became of it, what it wrote.
+RUNNER_DIR = f"{SUPPORT_DIR}/runner"
+BATCH_DIR = f"{SUPPORT_DIR}/batch"
+JOB_FILE = f"{BATCH_DIR}/job.json"
+GO_FILE = f"{BATCH_DIR}/go"
+STATE_DIR = f"{BATCH_DIR}/state"
+OUTPUT_DIR = f"{BATCH_DIR}/output"
+# Nothing of the user's environment says what Python imports before the user's command runs.
+RUNNER = ("python3", "-I", "-S", RUNNER_DIR, JOB_FILE)
 MAX_PART = 200  # bytes of one step of a path; file systems end at 255
 CPU_PERIOD = 100_000  # microseconds; the kernel's default, so quota = cores × period
 # What `c.BackendAI.capabilities` may name.
@@ -32,6 +42,8 @@ CAPABILITIES = frozenset({
     "SYS_TTY_CONFIG", "WAKE_ALARM",
 })
 # fmt: on
+LOG_MAX = 100 * 1024**2  # bytes
+LOG_FILES = 2  # that the engine keeps of a container's log; the older goes as a whole
 DEFAULT_COMMAND = ("jupyterhub-singleuser",)  # an image may have no Cmd at all
 
 
@@ -47,6 +59,7 @@ class SiteSettings:
     folder_root: str = ""  # as the Docker host sees it; "" where folders are off
     scratch_driver: str = "local"
     scratch_options: Mapping[str, str] = field(default_factory=dict)
+    log_max: int = LOG_MAX  # bytes that are kept of one container's log
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +74,12 @@ class SessionFacts:
     command: tuple[str, ...] = ()  # of the environment or the spawner; () is the image's own
     kernel: str = "main1"
     cores: tuple[int, ...] | None = None  # None: no pinning, the quota alone
+    batch: BatchJob | None = None  # None: an interactive session
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """What the engine is to create. Memory and shm in bytes, quota and period in microseconds."""
+    """What the engine is to create. Memory, shm, log in bytes, quota and period in microseconds."""
 
     image: str
     command: tuple[str, ...]
@@ -84,6 +98,7 @@ class ContainerSettings:
     shm: int
     pids_limit: int
     cap_add: tuple[str, ...]
+    log_max: int
     cap_drop: tuple[str, ...] = ("ALL",)
     security_opt: tuple[str, ...] = ("no-new-privileges",)
     init: bool = True
@@ -137,9 +152,10 @@ def container_settings(
     cap_add = tuple(c.upper().removeprefix("CAP_") for c in site.capabilities)
     if session.cores is not None:
         labels[LABEL_CORES] = ",".join(map(str, session.cores))
+    server = session.command or image.command or DEFAULT_COMMAND
     return ContainerSettings(
         image=request.image,
-        command=session.command or image.command or DEFAULT_COMMAND,
+        command=server if session.batch is None else (*RUNNER, *server),
         hostname=session.kernel,
         user=f"{site.uid}:{site.gid}",
         working_dir=HOME,
@@ -155,6 +171,7 @@ def container_settings(
         shm=request.shm,
         pids_limit=site.pids_limit,
         cap_add=cap_add,
+        log_max=site.log_max,
     )
 
 

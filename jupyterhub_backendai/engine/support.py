@@ -50,17 +50,18 @@ def _archive(uid: int, gid: int, directories: tuple[str, ...]) -> bytes:
     ]
     entries += [(path.lstrip("/") + "/", uid, gid, 0o755, None) for path in directories]
     root = files("jupyterhub_backendai.singleuser") / "imports"
-    entries += _tree(root, IMPORT_DIR.lstrip("/"))
+    entries += tree(root, IMPORT_DIR.lstrip("/"))
     return archive(entries)
 
 
-def _tree(directory: Traversable, path: str) -> list[tuple[str, int, int, int, bytes | None]]:
+def tree(directory: Traversable, path: str) -> list[tuple[str, int, int, int, bytes | None]]:
+    """Entries for the Python files in a directory, at `path`, readable by everybody."""
     entries: list[tuple[str, int, int, int, bytes | None]] = []
     for item in sorted(directory.iterdir(), key=lambda item: item.name):
         if item.is_dir():
             if item.name != "__pycache__":
                 entries.append((f"{path}/{item.name}/", 0, 0, 0o755, None))
-                entries += _tree(item, f"{path}/{item.name}")
+                entries += tree(item, f"{path}/{item.name}")
         elif item.name.endswith(".py"):
             entries.append((f"{path}/{item.name}", 0, 0, 0o644, item.read_bytes()))
     return entries

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jupyterhub_backendai.engine.base import ImageFacts
+from jupyterhub_backendai.engine.batch import BatchJob
 from jupyterhub_backendai.engine.settings import SessionFacts, SiteSettings, container_settings
 from jupyterhub_backendai.model.catalog import Catalog, Environment, Preset
 from jupyterhub_backendai.model.policy import Policies
@@ -115,6 +116,10 @@ CASES = {
         session({}), image=ImageFacts("sha256:2", (), {"PYTHONPATH": "/opt/site"})
     ),
     "command_of_the_environment": Case(session({}, command=("start.sh", "--now"))),
+    "batch": Case(
+        session({}, command=("start.sh", "--now"), batch=BatchJob("python train.py; echo $HOME")),
+        site=SiteSettings(hub_id="hub1", log_max=10 * 1024**2),
+    ),
     "a_hundredth_of_a_core": Case(session({"resources": {"cpu": "0.01", "mem": "64m"}})),
 }
 
