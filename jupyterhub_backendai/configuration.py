@@ -296,6 +296,12 @@ class BackendAI(LoggingConfigurable):
         'first start where empty. Example: `c.BackendAI.hub_id = "physics"`.',
     ).tag(config=True)
 
+    log_directory = Unicode(
+        "backendai-logs",
+        help="Keep the logs of sessions that are over in this directory of the Hub's machine. "
+        'Example: `c.BackendAI.log_directory = "/var/lib/jupyterhub/logs"`.',
+    ).tag(config=True)
+
     service = Bool(
         False,
         help=dedent(

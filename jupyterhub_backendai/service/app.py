@@ -20,6 +20,7 @@ from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.events import EventsHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
+from .calls.logs import LogsHandler
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .feed import Feed
@@ -38,6 +39,7 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions": SessionsHandler,
     "api/sessions/{id}": SessionHandler,
     "api/sessions/{id}/history": HistoryHandler,
+    "api/sessions/{id}/logs": LogsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
     "api/events": EventsHandler,

@@ -332,6 +332,28 @@ class HistoryQuery(Part):
     offset: Offset = 0
 
 
+class LogQuery(Part):
+    """Which part of which log."""
+
+    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = "main1"
+    kind: Literal["all", "command"] = Field(
+        default="all", description="`command`: what the command of a batch session wrote, alone."
+    )
+    tail: Annotated[int, Field(ge=0, le=10**7)] | None = Field(
+        default=None, description="The last lines, so many."
+    )
+    since: AwareDatetime | None = Field(default=None, description="What was written since.")
+    offset: Offset = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET, description="Bytes, at most.")] | None = None
+    follow: Literal["0", "1"] = Field(
+        default="0", description="`1`: goes on for as long as the container runs."
+    )
+    search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Only lines that have this in them, as a JSON object each."
+    )
+    download: Literal["0", "1"] = Field(default="0", description="`1`: as a file.")
+
+
 # ---- launches, options -----------------------------------------------------------------------
 
 

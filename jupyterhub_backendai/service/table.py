@@ -42,7 +42,7 @@ class Call:
     reply: type[BaseModel] | None = None
     status: int = 200
     errors: tuple[int, ...] = ()
-    media: str = "application/json"
+    media: tuple[str, ...] = ("application/json",)
     headers: tuple[tuple[str, str], ...] = field(default=())
 
     @property
@@ -102,6 +102,11 @@ CALLS: tuple[Call, ...] = (
         Who.OWNER, READ, query=schemas.HistoryQuery, reply=schemas.HistoryPage,
     ),
     Call(
+        "logs", "GET", f"{ONE}/logs", "What a container of a session wrote; what is no text in it "
+        "is escaped.", Who.OWNER, READ, query=schemas.LogQuery,
+        media=("text/plain", "application/x-ndjson"), errors=(429,),
+    ),
+    Call(
         "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",
         Who.OWN, READ, reply=schemas.LaunchList,
     ),
@@ -116,7 +121,7 @@ CALLS: tuple[Call, ...] = (
     Call(
         "events", "GET", "api/events",
         "Server-sent events of all sessions that one may see.", Who.FOR, READ,
-        query=schemas.StreamQuery, media="text/event-stream", errors=(429,), headers=AGAIN,
+        query=schemas.StreamQuery, media=("text/event-stream",), errors=(429,), headers=AGAIN,
     ),
 )  # fmt: skip
 

@@ -105,7 +105,8 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
             "JUPYTERHUB_BASE_URL": "/",
         }.items():
             patch.setenv(name, value)
-        settings = {**BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite", **backend}
+        settings = {**BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite"}
+        settings.update(log_directory=str(folder / "logs"), **backend)
         HubOAuth.clear_instance()
         service = Service(lambda: unpack(pack({"BackendAI": settings})))
         server = HTTPServer(service.application())
@@ -137,3 +138,9 @@ async def launch(started: Running, who: str, body: dict[str, Any]) -> dict[str, 
     reply = await started.call("POST", "api/sessions", who, json=body)
     assert reply.status == 201, reply.json
     return dict(reply.json["sessions"][0])
+
+
+def keep_log(started: Running, session_id: str, *pieces: bytes) -> None:
+    """A container that is gone, and what was kept of its log."""
+    started.store.set_kernel(session_id, role="main")
+    started.service.parts.site.shelf.save(pieces, session_id, "main1")

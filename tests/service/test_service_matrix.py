@@ -9,7 +9,7 @@ import pytest
 from jupyterhub_backendai.service.app import HANDLERS
 from jupyterhub_backendai.service.table import CALLS, Call, Who
 
-from .running import Running, launch, until_open
+from .running import Running, keep_log, launch, until_open
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -52,13 +52,15 @@ async def test_who_may(call: Call, service: Running) -> None:
         launches = await service.call("GET", "api/history", "alice")
         ids = {"api/history/{id}": launches.json["items"][0]["id"]}
         path = call.path.replace("{id}", str(ids.get(call.path, session["id"])))
+        if call.name == "logs":
+            keep_log(service, session["id"], b"hello\n")
         token = None if who == "nobody" else who
         options: dict[str, Any] = {}
         if call.body is not None:
             options["json"] = BODIES[call.name]
         elif call.query is not None and "owner" in call.query.model_fields:
             options["params"] = {"owner": "alice"}
-        if call.media == "text/event-stream":
+        if call.media == ("text/event-stream",):
             status = await service.status_of_stream(path, token, options["params"])
         else:
             status = (await service.call(call.method, path, token, **options)).status

@@ -194,5 +194,5 @@ async def test_options_and_estimates(service: Running) -> None:
     assert (reply.status, reply.json["errors"][0]["field"]) == (400, "resources.cpu")
     await launch(service, "bob", {"resources": {"cpu": 4}})
     asked = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 1}})
-    assert (asked.status, asked.json["code"], asked.json["starts_in"]) == (200, "waits", None)
+    assert (asked.status, asked.json["code"]) == (200, "waits")
     assert asked.json["ahead"] >= 1
