@@ -284,13 +284,6 @@ class BackendAI(LoggingConfigurable):
         "`c.BackendAI.queue_timeout = 3600`.",
     ).tag(config=True)
 
-    service = Bool(
-        False,
-        help="Say that the sessions service runs on this site. It starts what no page waits for: "
-        "batch sessions, sessions with a start time, that depend on others, or several at once. "
-        "Without it those are refused. Example: `c.BackendAI.service = True`.",
-    ).tag(config=True)
-
     check_hub_access = Bool(
         True,
         help="At the Hub's start, test from a container that the Hub can be reached, and say "
@@ -303,12 +296,20 @@ class BackendAI(LoggingConfigurable):
         'first start where empty. Example: `c.BackendAI.hub_id = "physics"`.',
     ).tag(config=True)
 
+    log_directory = Unicode(
+        "backendai-logs",
+        help="Keep the logs of sessions that are over in this directory of the Hub's machine. "
+        'Example: `c.BackendAI.log_directory = "/var/lib/jupyterhub/logs"`.',
+    ).tag(config=True)
+
     service = Bool(
         False,
         help=dedent(
             """
-            Run the sessions service beside the Hub: a REST API below `/services/backendai/`, a
-            queue that survives restarts, batch sessions, logs and history. Example::
+            Run the sessions service beside the Hub: a REST API below `/services/backendai/`, with
+            logs and history, and a queue that survives restarts. It starts what no page waits for:
+            batch sessions, sessions that depend on others, or several at once, which are refused
+            without it. Example::
 
                 c.BackendAI.service = True
             """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from copy import copy
 from typing import Any
 
 from traitlets.config import Config
@@ -65,7 +66,9 @@ def _let_users_in(hub: Config) -> None:
 def _listed(hub: Config, name: str) -> list[Any]:
     """What is in a list of the configuration, also while it is only `.append` calls."""
     value = hub.get(name, [])
-    return list(value.get_value([])) if isinstance(value, LazyConfigValue) else list(value)
+    if isinstance(value, LazyConfigValue):
+        return list(copy(value).get_value([]))  # a copy: one that was read takes no more
+    return list(value)
 
 
 def _append(hub: Config, name: str, value: Any) -> None:

@@ -39,7 +39,6 @@ def _setup(c: Config) -> None:
     _default(hub, "allow_named_servers", True)
     # The queue bounds what starts at once; the Hub's own limits would refuse instead.
     _default(hub, "concurrent_spawn_limit", 0)
-    _default(hub, "active_server_limit", 0)
     templates, static = data_paths()
     # A list, or what traitlets holds of `.append` calls until there is a list to append to.
     paths = hub.setdefault("template_paths", [])

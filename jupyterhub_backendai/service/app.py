@@ -20,7 +20,8 @@ from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.events import EventsHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
-from .calls.options import OptionsHandler
+from .calls.logs import LogsHandler
+from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .feed import Feed
 from .hub import HubClient
@@ -34,9 +35,11 @@ HANDLERS: dict[str, type[Handler]] = {
     "health": HealthHandler,
     "api/openapi.json": SchemaHandler,
     "api/options": OptionsHandler,
+    "api/estimate": EstimateHandler,
     "api/sessions": SessionsHandler,
     "api/sessions/{id}": SessionHandler,
     "api/sessions/{id}/history": HistoryHandler,
+    "api/sessions/{id}/logs": LogsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
     "api/events": EventsHandler,

@@ -59,6 +59,7 @@ class Handler(HubOAuthenticated, RequestHandler):
         self.calls = calls
         self.hub_auth = service.hub_auth
         self._caller: Caller | None = None
+        self._admitted = False
         self._chunks: list[bytes] = []
         self._size = 0
 
@@ -81,6 +82,10 @@ class Handler(HubOAuthenticated, RequestHandler):
         return self._caller
 
     async def prepare(self) -> None:
+        await self._admit()
+        self._admitted = True
+
+    async def _admit(self) -> None:
         if self.request.method not in self.calls:
             raise HTTPError(405)
         if int(self.request.headers.get("Content-Length") or 0) > MAX_BODY:
@@ -190,6 +195,9 @@ class Handler(HubOAuthenticated, RequestHandler):
         error = kwargs.get("exc_info", (None, None, None))[1]
         status, errors = self._explained(error, status_code)
         self.set_status(status)
+        if not self._admitted:
+            # The body was not read, so nothing more can come through this connection.
+            self.set_header("Connection", "close")
         if status == 405:
             self.set_header("Allow", ", ".join(sorted(self.calls)))
         if status == 503:

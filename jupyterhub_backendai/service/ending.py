@@ -81,6 +81,4 @@ async def _stop_quietly(site: Site, hub: HubClient, session: Session) -> None:
 async def _move(
     site: Site, session: Session, to: Status, phase: Phase, reason: str, code: str
 ) -> Session:
-    return await site.move(
-        session.id, to, phase, reason_code=code, reason=reason, message=reason
-    )
+    return await site.move(session.id, to, phase, reason_code=code, reason=reason, message=reason)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..model.errors import FieldError, Kind, RequestError, shown
 from ..model.resolve import Context, resolve
 from ..model.rules import numbered
-from ..model.spec import references
 from ..site.clock import utcnow
 from ..site.naming import random_name, server_name
 from ..site.runtime import Site
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from .app import Service
 
 
-async def context_of(
-    service: Service, caller: Caller, options: object, scope: str
-) -> Context:
+async def context_of(service: Service, caller: Caller, options: object, scope: str) -> Context:
     """All that a request is checked against, for the owner that it names or who asks.
 
     Raises `RequestError` for an owner that the caller may not act for, or that is none;
@@ -31,11 +27,7 @@ async def context_of(
     """
     site = service.parts.site
     owner = await _owner(service, caller, options, scope)
-    context = await site.context(owner.name, owner.groups, owner.admin)
-    known: Mapping[str, Any] = {}
-    if named := references(options):
-        known = await site.db(site.store.find_sessions, owner.name, named)
-    return replace(context, sessions=known, service=True, now=utcnow())
+    return await site.context(owner.name, owner.groups, owner.admin, options)
 
 
 async def launch(site: Site, options: Mapping[str, Any], context: Context) -> list[Session]:

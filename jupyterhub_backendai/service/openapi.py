@@ -78,10 +78,9 @@ def _operation(call: Call, refs: Any) -> dict[str, Any]:
 
 def _answer(call: Call, refs: Any) -> dict[str, Any]:
     answer: dict[str, Any] = {"description": call.says}
-    if call.reply:
-        answer["content"] = {call.media: {"schema": refs[call.reply, "serialization"]}}
-    elif call.media != "application/json":
-        answer["content"] = {call.media: {"schema": {"type": "string"}}}
+    if call.status != 204:
+        rule = refs[call.reply, "serialization"] if call.reply else {}
+        answer["content"] = {media: {"schema": rule} for media in call.media}
     return answer
 
 

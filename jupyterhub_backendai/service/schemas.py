@@ -10,18 +10,20 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
     StrictBool,
-    field_validator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
+from ..model.errors import Problem
+from ..model.rules import check_session_name
 from ..model.slots import Slots
-from ..model.spec import Name, SessionSpec
+from ..model.spec import SessionSpec
 from ..model.status import Phase, Result, Status
 from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
 
@@ -209,17 +211,18 @@ class Launched(Part):
     sessions: list[SessionRow]
 
 
+def _session_name(value: str) -> str:
+    try:
+        return check_session_name(value)
+    except Problem as problem:
+        message = {"message": problem.message}
+        raise PydanticCustomError(problem.code, "{message}", message) from None
+
+
 class Rename(Part):
     """A new name."""
 
-    name: Annotated[Name, Field(json_schema_extra={"type": "string"})]
-
-    @field_validator("name")
-    @classmethod
-    def _is_there(cls, name: str | None) -> str:
-        if not name:
-            raise PydanticCustomError("missing", "Write the new name.")
-        return name
+    name: Annotated[str, Field(min_length=1), AfterValidator(_session_name)]
 
 
 class EndQuery(Part):
@@ -327,6 +330,28 @@ class HistoryQuery(Part):
     ] = "-updated_at"  # fmt: skip
     limit: Limit = 50
     offset: Offset = 0
+
+
+class LogQuery(Part):
+    """Which part of which log."""
+
+    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = "main1"
+    kind: Literal["all", "command"] = Field(
+        default="all", description="`command`: what the command of a batch session wrote, alone."
+    )
+    tail: Annotated[int, Field(ge=0, le=10**7)] | None = Field(
+        default=None, description="The last lines, so many."
+    )
+    since: AwareDatetime | None = Field(default=None, description="What was written since.")
+    offset: Offset = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET, description="Bytes, at most.")] | None = None
+    follow: Literal["0", "1"] = Field(
+        default="0", description="`1`: goes on for as long as the container runs."
+    )
+    search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Only lines that have this in them, as a JSON object each."
+    )
+    download: Literal["0", "1"] = Field(default="0", description="`1`: as a file.")
 
 
 # ---- launches, options -----------------------------------------------------------------------

@@ -42,7 +42,7 @@ class Call:
     reply: type[BaseModel] | None = None
     status: int = 200
     errors: tuple[int, ...] = ()
-    media: str = "application/json"
+    media: tuple[str, ...] = ("application/json",)
     headers: tuple[tuple[str, str], ...] = field(default=())
 
     @property
@@ -56,9 +56,7 @@ class Call:
 
 ONE = "api/sessions/{id}"
 LAUNCH = "api/history/{id}"
-IF_MATCH = (
-    ("If-Match", "The ETag of what was read: 412 where somebody has changed it since."),
-)
+IF_MATCH = (("If-Match", "The ETag of what was read: 412 where somebody has changed it since."),)
 AGAIN = (("Last-Event-ID", "The id of the last event that was read, to go on from there."),)
 
 CALLS: tuple[Call, ...] = (
@@ -71,6 +69,10 @@ CALLS: tuple[Call, ...] = (
     Call(
         "options", "GET", "api/options", "What one may choose now.", Who.OWN, READ,
         reply=schemas.Options,
+    ),
+    Call(
+        "estimate", "POST", "api/estimate", "When a session would start if it were launched now.",
+        Who.FOR, READ, body=schemas.SessionSpec, reply=schemas.Outlook, errors=(409,),
     ),
     Call(
         "launch", "POST", "api/sessions",
@@ -100,6 +102,11 @@ CALLS: tuple[Call, ...] = (
         Who.OWNER, READ, query=schemas.HistoryQuery, reply=schemas.HistoryPage,
     ),
     Call(
+        "logs", "GET", f"{ONE}/logs", "What a container of a session wrote; what is no text in it "
+        "is escaped.", Who.OWNER, READ, query=schemas.LogQuery,
+        media=("text/plain", "application/x-ndjson"), errors=(429,),
+    ),
+    Call(
         "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",
         Who.OWN, READ, reply=schemas.LaunchList,
     ),
@@ -114,7 +121,7 @@ CALLS: tuple[Call, ...] = (
     Call(
         "events", "GET", "api/events",
         "Server-sent events of all sessions that one may see.", Who.FOR, READ,
-        query=schemas.StreamQuery, media="text/event-stream", errors=(429,), headers=AGAIN,
+        query=schemas.StreamQuery, media=("text/event-stream",), errors=(429,), headers=AGAIN,
     ),
 )  # fmt: skip
 

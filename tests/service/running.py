@@ -25,6 +25,7 @@ from .stand_in import StandIn
 
 PREFIX = "/services/backendai/"
 BACKEND = {
+    "service": True,
     "environments": [
         {"name": "python", "versions": [{"name": "3.11", "image": "jupyter/base:1"}]},
     ],
@@ -64,6 +65,12 @@ class Running:
                 reply.status, reply.headers, await (reply.json() if is_json else reply.text())
             )
 
+    async def status_of_stream(self, path: str, who: str | None, params: Any) -> int:
+        """The status that a stream begins with; it is not read further."""
+        headers = {"Authorization": f"token {self.tokens.get(who, who)}"} if who else {}
+        async with self.client.get(self.url + path, headers=headers, params=params) as reply:
+            return reply.status
+
     @property
     def store(self) -> Any:
         return self.service.parts.site.store
@@ -83,6 +90,8 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
         "mate": hub.add("mate", groups=("lab",)),
         "admin": hub.add("admin", admin=True),
     }
+    reads = ["read:servers!user=alice", "access:services!service=backendai"]
+    tokens["reader"] = hub.token("alice", reads)
     tokens["narrow"] = hub.token("alice", ["read:users:name!user=alice"])
     hub_server = hub.start()
     sockets, port = bind_unused_port()
@@ -96,7 +105,8 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
             "JUPYTERHUB_BASE_URL": "/",
         }.items():
             patch.setenv(name, value)
-        settings = {**BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite", **backend}
+        settings = {**BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite"}
+        settings.update(log_directory=str(folder / "logs"), **backend)
         HubOAuth.clear_instance()
         service = Service(lambda: unpack(pack({"BackendAI": settings})))
         server = HTTPServer(service.application())
@@ -121,3 +131,16 @@ async def until_open(started: Running) -> None:
             return
         await asyncio.sleep(0.05)
     raise AssertionError("the service did not open")
+
+
+async def launch(started: Running, who: str, body: dict[str, Any]) -> dict[str, Any]:
+    """One session that waits."""
+    reply = await started.call("POST", "api/sessions", who, json=body)
+    assert reply.status == 201, reply.json
+    return dict(reply.json["sessions"][0])
+
+
+def keep_log(started: Running, session_id: str, *pieces: bytes) -> None:
+    """A container that is gone, and what was kept of its log."""
+    started.store.set_kernel(session_id, role="main")
+    started.service.parts.site.shelf.save(pieces, session_id, "main1")

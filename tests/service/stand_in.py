@@ -65,7 +65,7 @@ class _Api(RequestHandler):
         await asyncio.sleep(0)
         if self.hub.failing and path != "user":
             self.set_status(self.hub.failing.pop(0))
-            self.finish(json.dumps({"status": self.get_status(), "message": "Not now."}))
+            self.answer({"message": "Not now."}, 0)
 
     def get(self, path: str) -> None:
         if path == "user":
@@ -93,4 +93,5 @@ class _Api(RequestHandler):
         if model is None:
             self.set_status(otherwise)
             model = {"status": otherwise, "message": "No such thing."}
+        self.set_header("Content-Type", "application/json")
         self.finish(json.dumps(model))

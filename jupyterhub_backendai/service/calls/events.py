@@ -28,7 +28,7 @@ class EventsHandler(Handler):
     async def get(self) -> None:
         owner = whose(self.read_query(StreamQuery).owner, self.caller)
         self._stream = stream = Stream(owner)
-        self._admit()
+        self._count()
         loop = asyncio.get_running_loop()
         ending = loop.call_later(LIFETIME, stream.end)
         self.service.feed.add(stream)
@@ -47,7 +47,7 @@ class EventsHandler(Handler):
             self.service.feed.remove(stream)
             self.service.streams[self.caller.name] -= 1
 
-    def _admit(self) -> None:
+    def _count(self) -> None:
         mine = self.service.streams
         if len(self.service.feed) >= MOST_STREAMS or mine[self.caller.name] >= MOST_OWN:
             raise Refused(429, "too_many_streams", "Close some of your other pages first.")

@@ -76,7 +76,7 @@ class SessionHandler(Handler):
         version = self.wanted_version(session)
         await self.show(
             await end(
-                self.site, self.service.hub, session, self.caller.name, version, bool(query.force)
+                self.site, self.service.hub, session, self.caller.name, version, query.force == "1"
             )
         )
 
