@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -137,6 +138,14 @@ class HubClient:
         if status == 404:
             return True
         raise _refused(status, answer, user)
+
+    async def note_activity(self, user: str, servers: Iterable[str], at: datetime) -> None:
+        """Says that these servers of a user were in use at that time. Raises as `user` does."""
+        when = at.isoformat()
+        body = {"servers": {name: {"last_activity": when} for name in servers}}
+        status, answer = await self._request("POST", f"users/{_part(user)}/activity", body)
+        if status != 200:
+            raise _refused(status, answer, user)
 
     # ---- requests -----------------------------------------------------------------------------
 
