@@ -18,7 +18,7 @@ NAME = "backendai"
 ACCESS = f"access:services!service={NAME}"
 # To find owners and their groups, and to start and end their servers. Nothing of tokens, nothing
 # of other services, nothing of what is inside a server.
-SCOPES = ["list:users", "read:users:groups", "servers"]
+SCOPES = ["list:users", "read:users:groups", "servers", "users:activity"]
 # What a browser's sign-in may do here, as far as its user may: the same as at the Hub.
 ON_BEHALF = [ACCESS, "servers"]
 

@@ -28,7 +28,10 @@ from .hub import HubClient
 from .pages import Callback, Home
 from .parts import Parts
 from .table import CALLS, calls_at
+from .workers.batch import BatchWorker
+from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
+from .workers.servers import ServersWorker
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
@@ -88,7 +91,12 @@ class Service:
 
     def workers(self, site: Site) -> dict[str, Work]:
         """All that runs beside the answers, by name."""
-        return {"events": lambda: self.feed.run(site)}
+        return {
+            "events": lambda: self.feed.run(site),
+            "queue": QueueWorker(site, self.hub).run,
+            "batch": BatchWorker(site, self.hub).run,
+            "servers": ServersWorker(site, self.hub).run,
+        }
 
     async def stop(self) -> None:
         """Ends all that was begun."""

@@ -16,6 +16,7 @@ import aiohttp
 from ..site.handing_over import SESSION_HEADER
 
 TIMEOUT = 60  # seconds of one request; the Hub answers a start after ten
+PAGES = "application/jupyterhub-pagination+json"  # lists that say whether there is more
 TRIES = 4
 BACK_OFF = 0.5  # seconds before the second try, twice as many before each further one
 NOT_NOW = frozenset({429, 502, 503, 504})
@@ -99,6 +100,24 @@ class HubClient:
         """The active servers of a user, by name. Raises as `user` does."""
         model = await self._get(f"users/{_part(name)}", name)
         return {key: _server(key, value) for key, value in model.get("servers", {}).items()}
+
+    async def active_servers(self) -> dict[tuple[str, str], bool]:
+        """All servers that run, start or stop, by owner and name, and whether each is ready.
+        Raises as `user` does."""
+        found: dict[tuple[str, str], bool] = {}
+        offset: int | None = 0
+        while offset is not None:
+            path = f"users?state=active&offset={offset}"
+            status, page = await self._request("GET", path, None, {"Accept": PAGES})
+            if status != 200 or not isinstance(page, dict):
+                raise _refused(status, page, "")
+            for model in page["items"]:
+                for name, server in model.get("servers", {}).items():
+                    one = _server(name, server)
+                    found[model["name"], name] = one.ready and one.pending is None
+            following = page["_pagination"]["next"]
+            offset = following and int(following["offset"])
+        return found
 
     # ---- servers ------------------------------------------------------------------------------
 

@@ -28,29 +28,31 @@ class Told:
 
 def told(outcome: Outcome, timeout: int | None) -> Told:
     """The outcome of a command in words. `timeout`: the seconds that it had (None: any)."""
-    result = {True: SessionResult.SUCCESS, False: SessionResult.FAILURE, None: SessionResult.UNDEFINED}
-    code = outcome.exit_code
-    reasons = {
+    if outcome.succeeded is None:
+        result = SessionResult.UNDEFINED
+    else:
+        result = SessionResult.SUCCESS if outcome.succeeded else SessionResult.FAILURE
+    code, sentence = _words(outcome, timeout or 0)
+    return Told(result, outcome.exit_code, code, sentence)
+
+
+def _words(outcome: Outcome, timeout: int) -> tuple[str, str]:
+    number = outcome.exit_code
+    limit = f"{timeout} seconds" if timeout < 120 else span_words(timeout)
+    missing = ": a program was not found" if number == 127 else ""
+    return {
         Ending.FINISHED: ("task_finished", "Its command ended in success."),
-        Ending.FAILED: ("task_failed", f"Its command ended with exit code {code}."),
+        Ending.FAILED: ("task_failed", f"Its command ended with exit code {number}{missing}."),
         Ending.KILLED: ("task_failed", f"Its command was ended by signal {outcome.signal}."),
-        Ending.OUT_OF_MEMORY: (
-            "out_of_memory", "Memory ran out while its command ran. Ask for more memory.",
-        ),
-        Ending.TIMED_OUT: (
-            "task_timeout", f"Its command took longer than its time limit of {span_words(timeout or 0)}.",
-        ),
+        Ending.OUT_OF_MEMORY: ("out_of_memory", "Memory ran out. Ask for more memory."),
+        Ending.TIMED_OUT: ("task_timeout", f"Its command was ended at its time limit of {limit}."),
         Ending.TERMINATED: ("terminated", "It was ended before its command was through."),
         Ending.INTERRUPTED: (
-            "container_gone", "Its container ended before its command did: nothing says how it went.",
+            "container_gone",
+            "Its container ended before its command was through.",
         ),
-        Ending.NEVER_STARTED: ("container_gone", "Its container ended before its command started."),
-    }  # fmt: skip
-    if outcome.ending is Ending.FAILED and code == 127:
-        reasons[Ending.FAILED] = (
-            "task_failed", "Its command ended with exit code 127: a program was not found.",
-        )  # fmt: skip
-    return Told(result[outcome.succeeded], code, *reasons[outcome.ending])
+        Ending.NEVER_STARTED: ("container_gone", "Its container ended before its command began."),
+    }[outcome.ending]
 
 
 async def container_of(site: Site, session: Session) -> tuple[str, str] | None:

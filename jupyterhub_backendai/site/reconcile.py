@@ -1,16 +1,7 @@
 """Puts right what a process that died left behind, at start and every half minute.
 
-| the database says | the agent has | then |
-|---|---|---|
-| PENDING, SCHEDULED, driven by a dead run | nothing | CANCELLED: it must be started again |
-| PENDING, SCHEDULED, driven by nobody | nothing | left as it is: the service will start it |
-| PREPARING … CREATING, driven by a dead run | anything | removed, ERROR |
-| PENDING … CREATING of this run, with no start at it | anything | removed, CANCELLED or ERROR |
-| RUNNING | no running container | removed, TERMINATED |
-| RUNNING on an agent not configured any more | anything | removed wherever it is, TERMINATED |
-| TERMINATING and nobody at it | anything | removed, TERMINATED or ERROR by its reason |
-| no live session | something with our hub's label | removed |
-| anything | no answer | left as it is, tried again |
+What is done in which case is in `rules`. This is the work of the Hub's process, which has the
+starts; what only the Hub's API can tell is compared by the service (`service.workers.servers`).
 """
 
 from __future__ import annotations
@@ -20,31 +11,31 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base import AgentUnreachable
-from ..model.status import Phase, Result, Status
+from ..model.status import IN_LINE, Phase, Result, Status
 from ..store import Session
+from . import ending
 from .clock import utcnow
+from .rules import Action, Driver, Rule, Sight, rule_for
 
 if TYPE_CHECKING:
     from .runtime import Site
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
-_WAITING = {Status.PENDING, Status.SCHEDULED}
+_PHASES = {
+    Status.PREPARING: Phase.PREPARE, Status.PULLING: Phase.PULL, Status.CREATING: Phase.CREATE
+}  # fmt: skip
 
 
 class Reconciler:
-    """Compares database and engine; see the table above."""
+    """Compares database and engine; see `rules`."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
 
     async def clear_the_line(self) -> None:
         """What was in line when an earlier run of this Hub died. Asks no agent for anything."""
-        site = self.site
-        for session in await site.db(site.store.live, _WAITING, site.run_id):
-            if session.driver is None:
-                continue
-            reason = "The Hub was restarted while this session was in line. Start it again."
-            await self._end(session, "hub_restarted", reason)
+        for session in await self.site.db(self.site.store.live, IN_LINE, self.site.run_id):
+            await self._follow(session, rule_for(self._sight(session, first=True)))
 
     async def run(self) -> None:
         """The endless work: at once what an earlier run left, then a round every half minute."""
@@ -61,12 +52,10 @@ class Reconciler:
             await asyncio.sleep(INTERVAL)
 
     async def _lane(self, agent: str | None, sessions: list[Session], first: bool) -> None:
-        if agent is not None and not self.site.answers(agent):
-            return
         for session in sessions:
             if session.agent == agent:
                 await self._guarded(f"session {session.id}", self._look_at(session, first))
-        if agent in self.site.engine.hosts:
+        if agent in self.site.engine.hosts and self.site.answers(str(agent)):
             await self._guarded(f"agent {agent}", self._sweep(str(agent)))
 
     async def _guarded(self, what: str, work: Coroutine[Any, Any, None]) -> None:
@@ -79,38 +68,48 @@ class Reconciler:
             self.site.log.exception("Reconciling %s failed; it is tried again", what)
 
     async def _look_at(self, session: Session, first: bool) -> None:
+        container = None
+        if session.status is Status.RUNNING:
+            container = await self._has_container(session)
+        await self._follow(session, rule_for(self._sight(session, first, container)))
+
+    def _sight(self, session: Session, first: bool = False, container: bool | None = None) -> Sight:
         site = self.site
-        if session.status is Status.TERMINATING:
-            # Not one that is being ended just now, which has a few seconds to end by itself.
-            if first or self._is_old(session):
-                await site.end(session.id, session.reason_code, session.reason)
-        elif session.status is Status.RUNNING:
-            if first and session.driver != site.run_id:
-                await self._running(session)
-        elif session.driver is None and session.status in _WAITING:
-            return  # of the service, which starts it when its turn comes
+        if session.driver is None:
+            driver = Driver.NOBODY
         elif session.driver != site.run_id:
-            reason = "The Hub was restarted while this session was starting. Start it again."
-            await self._end(session, "hub_restarted", reason)
-        elif session.id not in site.driven and self._is_old(session):
-            reason = "Its start was interrupted. Start it again."
-            await self._end(session, "start_failed", reason)
-
-    @staticmethod
-    def _is_old(session: Session) -> bool:
-        return (utcnow() - session.status_changed_at).total_seconds() > INTERVAL
-
-    async def _running(self, session: Session) -> None:
-        """Whether a session that should be running is; the Hub's own poll does the rest."""
-        site = self.site
-        if session.agent in site.engine.hosts:
-            found = await site.engine.containers(session.agent)
-            if any(c.session_id == session.id and c.running for c in found):
-                return
-            reason = "Its container was not running any more when the Hub was started again."
+            driver = Driver.DEAD
         else:
-            reason = "Its machine is not part of this site any more."
-        await self._end(session, "container_gone", reason)
+            driver = Driver.START if session.id in site.driven else Driver.FORGOTTEN
+        return Sight(
+            status=session.status,
+            driver=driver,
+            settled=(utcnow() - session.status_changed_at).total_seconds() > INTERVAL,
+            first=first,
+            queue=site.configuration.service,
+            answers=session.agent is None or site.answers(session.agent),
+            known=session.agent is None or session.agent in site.engine.hosts,
+            container=container,
+        )
+
+    async def _has_container(self, session: Session) -> bool | None:
+        """Whether one of the session runs; None where nobody can say."""
+        site, agent = self.site, session.agent
+        if agent not in site.engine.hosts or not site.answers(agent):
+            return None
+        found = await site.engine.containers(agent)
+        return any(c.session_id == session.id and c.running for c in found)
+
+    async def _follow(self, session: Session, rule: Rule | None) -> None:
+        site = self.site
+        if rule is None or rule.action is Action.LEAVE:
+            return
+        if rule.action is Action.FINISH:
+            await site.end(session.id, session.reason_code, session.reason)
+            return
+        if rule.action is Action.RETRY:
+            await ending.clear(site, session)
+        await follow(site, session, rule)
 
     async def _sweep(self, agent: str) -> None:
         """Containers and homes of our hub that belong to no session that is live there."""
@@ -125,15 +124,34 @@ class Reconciler:
                 "Removed what session %s left on %s (%i containers)", session_id, agent, removed
             )
 
-    async def _end(self, session: Session, code: str, reason: str) -> None:
-        site = self.site
-        site.log.warning("Session %s (%s): %s", session.id, session.status.value, reason)
-        await site.db(
-            site.store.note,
+
+async def follow(site: Site, session: Session, rule: Rule) -> None:
+    """Does what a rule says of a session that is not over, and notes it in its history."""
+    site.log.warning("Session %s (%s): %s", session.id, session.status.value, rule.reason)
+    await site.db(
+        site.store.note,
+        session.id,
+        phase=Phase.RECONCILE,
+        result=Result.STALE,
+        error_code=rule.code,
+        message=rule.reason,
+        now=utcnow(),
+    )
+    if rule.action is Action.END:
+        await site.end(session.id, rule.code, rule.reason)
+        return
+    if rule.action is Action.RETRY:
+        session = await site.db(
+            site.store.retry_or_give_up,
             session.id,
-            phase=Phase.RECONCILE,
-            result=Result.STALE,
-            message=reason,
+            phase=_PHASES[session.status],
+            error_code=rule.code,
+            reason=rule.reason,
             now=utcnow(),
         )
-        await site.end(session.id, code, reason)
+        if session.status is Status.TERMINATING:
+            await site.end(session.id, session.reason_code, session.reason)
+            return
+    if session.driver is not None:
+        await site.db(site.store.release, session.id, session.driver)
+    site.queue.kick()

@@ -14,14 +14,14 @@ from traitlets.config import Config
 from traitlets.log import get_logger
 
 from ..configuration import BackendAI, read_configuration
-from ..engine.base import EngineError
 from ..engine.docker import DockerEngine
 from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
-from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
-from ..store import AgentReport, NotFound, Session, Store
+from ..model.status import Phase, Status
+from ..store import AgentReport, Session, SessionResult, Store
+from . import ending
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -30,10 +30,6 @@ from .reconcile import Reconciler
 P = ParamSpec("P")
 T = TypeVar("T")
 DB_THREADS = 4
-MAX_RACES = 10  # looks at a session that somebody else keeps moving
-
-# Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
-FAILED = RETRYABLE | {"start_failed", "image_missing", "start_timeout", "folder"}
 
 
 class Site:
@@ -186,57 +182,12 @@ class Site:
         return await self.db(self.store.move, session_id, to, phase=phase, now=utcnow(), **more)
 
     async def end(
-        self, session_id: str, reason_code: str, reason: str, exit_code: int | None = None
+        self,
+        session_id: str,
+        reason_code: str,
+        reason: str,
+        exit_code: int | None = None,
+        result: SessionResult | None = None,
     ) -> None:
-        """Ends a session from whatever status: its containers and scratch go, then its allocation.
-
-        Safe to call twice, and by two at once. Where the agent does not answer the session stays
-        TERMINATING and the reconciler goes on with it.
-        """
-        why = {"reason_code": reason_code, "reason": reason, "message": reason}
-        try:
-            for _ in range(MAX_RACES):
-                try:
-                    if await self._end_now(session_id, why, exit_code):
-                        return
-                except IllegalTransition as race:
-                    # Somebody else moved it between our look and our step: look again.
-                    self.log.debug("Session %s: %s", session_id, race)
-            self.log.error("Session %s could not be ended yet; it is tried again", session_id)
-        except NotFound:
-            self.log.debug("Session %s is not there any more", session_id)
-        finally:
-            self.queue.kick()
-
-    async def _end_now(self, session_id: str, why: Mapping[str, str], code: int | None) -> bool:
-        """One try; whether there is nothing left to do now. Raises `IllegalTransition`."""
-        session = await self.db(self.store.get, session_id)
-        if session.status in {Status.PENDING, Status.SCHEDULED}:
-            await self.move(session_id, Status.CANCELLED, Phase.CANCEL, **why)
-        elif not session.status.is_final:
-            await self._terminate(session, why, code)
-        return True
-
-    async def _terminate(
-        self, session: Session, why: Mapping[str, str], exit_code: int | None
-    ) -> None:
-        if session.status is not Status.TERMINATING:
-            session = await self.move(
-                session.id, Status.TERMINATING, Phase.TERMINATE, exit_code=exit_code, **why
-            )
-        try:
-            await self._remove(session)
-        except EngineError as error:
-            self.log.warning("Session %s cannot be removed yet: %s", session.id, error)
-            return
-        final = Status.ERROR if why["reason_code"] in FAILED else Status.TERMINATED
-        await self.move(session.id, final, Phase.TERMINATE, exit_code=exit_code, **why)
-
-    async def _remove(self, session: Session) -> None:
-        """What the session has on its agent; on all of them, where its own is not configured any
-        more: it may only have another name now. Raises `EngineError`."""
-        if session.agent is None:
-            return
-        known = session.agent in self.engine.hosts
-        for agent in [session.agent] if known else list(self.engine.hosts):
-            await self.engine.remove_session(agent, session.id)
+        """Ends a session, and removes what it has, once what is to be kept is saved: `ending`."""
+        await ending.end(self, session_id, ending.Why(reason_code, reason, exit_code, result))

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from functools import partial
 
-from ..._within import within
 from ...model.status import IN_LINE, Phase, Status
 from ...site.clock import utcnow
 from ...site.runtime import Site
@@ -61,8 +61,11 @@ class QueueWorker:
             if session.driver is None and session.id not in self._asking:
                 task = self.site.background(self._ask(session.id))
                 self._asking[session.id] = task
-                task.add_done_callback(lambda _, asked=session.id: self._asking.pop(asked))
+                task.add_done_callback(partial(self._asked, session.id))
         await self._forget_refusals()
+
+    def _asked(self, session_id: str, _: asyncio.Task[None]) -> None:
+        del self._asking[session_id]
 
     async def _forget_refusals(self) -> None:
         if not self._refusals:

@@ -1,0 +1,75 @@
+"""Compares sessions with the Hub's servers: what the Hub has lost, and what it has too much.
+
+Only what two looks have seen is acted on: a server is not yet there, or not any more, while a
+session starts or ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...model.status import Status
+from ...site.clock import utcnow
+from ...site.reconcile import INTERVAL, follow
+from ...site.rules import Action, Sight, rule_for
+from ...site.runtime import Site
+from ...store import Session
+from ..hub import HubClient, HubError, HubUnavailable, NoSuchUser
+
+Server = tuple[str, str]  # owner, name
+
+
+class ServersWorker:
+    """The part of the service that compares database and Hub; see `site.rules`."""
+
+    def __init__(self, site: Site, hub: HubClient) -> None:
+        self.site, self.hub = site, hub
+        self._odd: set[Server] = set()  # at the last look
+
+    async def run(self) -> None:
+        """The endless work."""
+        while True:
+            await asyncio.sleep(INTERVAL)
+            try:
+                await self.once()
+            except HubUnavailable as error:
+                self.site.log.debug("The Hub's servers cannot be looked at: %s", error)
+
+    async def once(self) -> None:
+        """One look at all. Raises `HubUnavailable`."""
+        site = self.site
+        # The Hub first: whatever starts meanwhile is in the database before it is in the Hub.
+        active = await self.hub.active_servers()
+        live = {(s.owner, s.server_name): s for s in await site.db(site.store.live)}
+        lost = {key for key, s in live.items() if s.status is Status.RUNNING and key not in active}
+        left = {key for key, ready in active.items() if ready and key not in live}
+        again, self._odd = (lost | left) & self._odd, lost | left
+        for key in again:
+            await self._put_right(key, live.get(key), key in active)
+
+    async def _put_right(self, server: Server, session: Session | None, active: bool) -> None:
+        latest = session or await self.site.db(self.site.store.latest_of, *server)
+        if latest is None:
+            return  # not of ours
+        settled = (utcnow() - latest.status_changed_at).total_seconds() > INTERVAL
+        seen = Sight(None if session is None else session.status, settled=settled, server=active)
+        rule = rule_for(seen)
+        if rule is None or rule.action is Action.LEAVE:
+            return
+        if session is not None:
+            if await self._is_known(session.owner):
+                await follow(self.site, session, rule)
+        elif rule.action is Action.STOP:
+            self.site.log.warning("%s of %s: %s", server[1], server[0], rule.then)
+            try:
+                await self.hub.stop(*server)
+            except HubError as error:
+                self.site.log.warning("The Hub did not stop %s of %s: %s", *server[::-1], error)
+
+    async def _is_known(self, owner: str) -> bool:
+        """Whether there is a user of that name: who was renamed since has the server, not us."""
+        try:
+            await self.hub.user(owner)
+        except NoSuchUser:
+            return False
+        return True
