@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from textwrap import dedent
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
@@ -283,13 +284,6 @@ class BackendAI(LoggingConfigurable):
         "`c.BackendAI.queue_timeout = 3600`.",
     ).tag(config=True)
 
-    service = Bool(
-        False,
-        help="Say that the sessions service runs on this site. It starts what no page waits for: "
-        "batch sessions, sessions with a start time, that depend on others, or several at once. "
-        "Without it those are refused. Example: `c.BackendAI.service = True`.",
-    ).tag(config=True)
-
     check_hub_access = Bool(
         True,
         help="At the Hub's start, test from a container that the Hub can be reached, and say "
@@ -300,6 +294,33 @@ class BackendAI(LoggingConfigurable):
         "",
         help="Mark containers as this Hub's by this word (letters and digits); made up at the "
         'first start where empty. Example: `c.BackendAI.hub_id = "physics"`.',
+    ).tag(config=True)
+
+    log_directory = Unicode(
+        "backendai-logs",
+        help="Keep the logs of sessions that are over in this directory of the Hub's machine. "
+        'Example: `c.BackendAI.log_directory = "/var/lib/jupyterhub/logs"`.',
+    ).tag(config=True)
+
+    service = Bool(
+        False,
+        help=dedent(
+            """
+            Run the sessions service beside the Hub: a REST API below `/services/backendai/`, with
+            logs and history, and a queue that survives restarts. It starts what no page waits for:
+            batch sessions, sessions that depend on others, or several at once, which are refused
+            without it. Example::
+
+                c.BackendAI.service = True
+            """
+        ),
+    ).tag(config=True)
+
+    service_url = Unicode(
+        "http://127.0.0.1:10810",
+        help="Where the sessions service listens, as the Hub's proxy reaches it: an address of "
+        "this machine and a free port. Example: "
+        '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
     ).tag(config=True)
 
     def catalog(self) -> Catalog:
@@ -403,6 +424,12 @@ class BackendAI(LoggingConfigurable):
             raise wrong(
                 "hub_id", self.hub_id, "It becomes part of names.",
                 "Use up to 32 letters and digits.",
+            )  # fmt: skip
+        place = urlsplit(self.service_url)
+        if place.scheme != "http" or not place.hostname or place.path.strip("/"):
+            raise wrong(
+                "service_url", self.service_url, "It is not the address of a service.",
+                "Write http://, an address and a port: http://127.0.0.1:10810.",
             )  # fmt: skip
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:

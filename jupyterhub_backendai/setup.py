@@ -15,7 +15,7 @@ from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
 from ._data import data_paths
-from .configuration import read_configuration
+from .configuration import BackendAI, read_configuration
 from .model.errors import ConfigurationError
 
 
@@ -33,7 +33,7 @@ def setup(c: Config) -> None:
 
 
 def _setup(c: Config) -> None:
-    read_configuration(c)
+    configuration = read_configuration(c)
     hub = c.JupyterHub
     _default(hub, "spawner_class", "backendai")
     _default(hub, "allow_named_servers", True)
@@ -45,8 +45,19 @@ def _setup(c: Config) -> None:
     for path in (templates, static):
         if isinstance(paths, LazyConfigValue) or path not in paths:
             paths.append(path)
+    if configuration.service:
+        _serve(c, configuration)
     _reachable(c)
     open_site(c)
+
+
+def _serve(c: Config, configuration: BackendAI) -> None:
+    """Adds the sessions service, and keeps sessions when the Hub is restarted."""
+    from .registration import add_service
+    from .spawner.docker import DockerSessionSpawner
+
+    _default(c.JupyterHub, "cleanup_servers", False)
+    add_service(c, configuration, DockerSessionSpawner.client_of(c))
 
 
 def _default(section: Mapping[str, Any], name: str, value: Any) -> None:

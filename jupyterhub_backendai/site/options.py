@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..model.amounts import LEAST_CPU, LEAST_MEM, LEAST_SHM
@@ -192,33 +192,45 @@ class _View:
 
     def verdict(self, slots: Slots, group: str) -> dict[str, Any]:
         """What would happen if the user asked for this now."""
-        context = self.context
-        candidate = Pending(
-            id="\uffff",  # behind everything that was submitted at the same time
-            owner=context.user,
-            project=context.policies.project_of(context.groups),
-            group=group,
-            slots=slots,
-            priority=context.policy.priority,
-            submitted_at=self.snapshot.now,
+        found = verdict(
+            with_limits(self.snapshot, self.context),
+            candidate(self.context, slots, group, self.snapshot.now),
         )
-        found = verdict(self._with_my_limits(), candidate)
         return {"code": found.code, "text": found.reason, "ahead": found.ahead}
 
-    def _with_my_limits(self) -> Snapshot:
-        """The snapshot has limits of those who hold or wait; this user may do neither yet."""
-        from dataclasses import replace
 
-        context = self.context
-        owners: Mapping[str, Limits] = {
-            **self.snapshot.owner_limits,
-            context.user: context.policy.limits,
-        }
-        projects = {
-            **{name: quota.limits for name, quota in context.policies.projects.items()},
-            **self.snapshot.project_limits,
-        }
-        return replace(self.snapshot, owner_limits=owners, project_limits=projects)
+def candidate(
+    context: Context,
+    slots: Slots,
+    group: str,
+    now: float,
+    project: str | None = None,
+    priority: int | None = None,
+) -> Pending:
+    """A session of `context.user` as if it were submitted now; where project or priority are not
+    said, the user's own."""
+    return Pending(
+        id="\uffff",  # behind everything that was submitted at the same time
+        owner=context.user,
+        project=project or context.policies.project_of(context.groups),
+        group=group,
+        slots=slots,
+        priority=context.policy.priority if priority is None else priority,
+        submitted_at=now,
+    )
+
+
+def with_limits(snapshot: Snapshot, context: Context) -> Snapshot:
+    """A snapshot has limits of those who hold or wait; this user may do neither yet."""
+    owners: Mapping[str, Limits] = {
+        **snapshot.owner_limits,
+        context.user: context.policy.limits,
+    }
+    projects = {
+        **{name: quota.limits for name, quota in context.policies.projects.items()},
+        **snapshot.project_limits,
+    }
+    return replace(snapshot, owner_limits=owners, project_limits=projects)
 
 
 def _environment(environment: Environment) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 | the database says | the agent has | then |
 |---|---|---|
 | PENDING, SCHEDULED, driven by a dead run | nothing | CANCELLED: it must be started again |
+| PENDING, SCHEDULED, driven by nobody | nothing | left as it is: the service will start it |
 | PREPARING … CREATING, driven by a dead run | anything | removed, ERROR |
 | PENDING … CREATING of this run, with no start at it | anything | removed, CANCELLED or ERROR |
 | RUNNING | no running container | removed, TERMINATED |
@@ -40,6 +41,8 @@ class Reconciler:
         """What was in line when an earlier run of this Hub died. Asks no agent for anything."""
         site = self.site
         for session in await site.db(site.store.live, _WAITING, site.run_id):
+            if session.driver is None:
+                continue
             reason = "The Hub was restarted while this session was in line. Start it again."
             await self._end(session, "hub_restarted", reason)
 
@@ -84,6 +87,8 @@ class Reconciler:
         elif session.status is Status.RUNNING:
             if first and session.driver != site.run_id:
                 await self._running(session)
+        elif session.driver is None and session.status in _WAITING:
+            return  # of the service, which starts it when its turn comes
         elif session.driver != site.run_id:
             reason = "The Hub was restarted while this session was starting. Start it again."
             await self._end(session, "hub_restarted", reason)

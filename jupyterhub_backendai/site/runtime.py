@@ -16,6 +16,7 @@ from traitlets.log import get_logger
 from ..configuration import BackendAI, read_configuration
 from ..engine.base import EngineError
 from ..engine.docker import DockerEngine
+from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
@@ -72,6 +73,7 @@ class Site:
             scratch_driver=configuration.scratch_driver,
             scratch_options=dict(configuration.scratch_options),
         )
+        self.shelf = LogShelf(configuration.log_directory, self.settings.log_max)
         self.folders = FolderShelf(self)
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)

@@ -90,13 +90,22 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
     @classmethod
     def site_of(cls, config: Config) -> Site:
         """The site that `config` describes, before there is a user to start anything for."""
+        return cls._without_user(config).site
+
+    @classmethod
+    def client_of(cls, config: Config) -> dict[str, Any]:
+        """Arguments of the Docker client that `config` describes."""
+        return cls._without_user(config)._client_options()
+
+    @classmethod
+    def _without_user(cls, config: Config) -> DockerSessionSpawner:
         wanted = Config(BackendAI=config.get("BackendAI", {}))
         for section in cls.section_names():
             given = config.get(section, {})
             # Nothing else: an image, say, would have its container's name made from a user's.
             names = [name for name in ("client_kwargs", "tls_config") if name in given]
             wanted[section] = Config({name: given[name] for name in names})
-        return cls(config=wanted).site
+        return cls(config=wanted)
 
     def _client_options(self) -> dict[str, Any]:
         options: dict[str, Any] = dict(self.client_kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeVar
 
@@ -18,6 +17,7 @@ from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
+from ..site.naming import random_name
 from ..site.options import summary
 from ..store import NotFound, Session
 from .doors import MAX_PLACES, PREPARE_TIMEOUT, OptionDoors
@@ -29,7 +29,6 @@ from .story import Story
 ENDED = "It was ended through the Hub."
 T = TypeVar("T")
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
-_NAME_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # without those that look alike
 
 
 class SessionSpawner(OptionDoors, Spawner):
@@ -188,7 +187,7 @@ class SessionSpawner(OptionDoors, Spawner):
                 return shown
         except Problem:
             self.log.debug("The display name of %s is no session name", self._log_name)
-        return "session-" + "".join(secrets.choice(_NAME_LETTERS) for _ in range(8))
+        return random_name()
 
     async def _in_line(self, session: Session) -> Session:
         told: tuple[int | None, str] | None = None

@@ -98,10 +98,12 @@ class Hub:
     extra: str = ""
     command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "jupyterhub"])
     environment: Mapping[str, str] = field(default_factory=dict)
+    service: bool = False
 
     def __post_init__(self) -> None:
         self.port, self.proxy_port, self.hub_port = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
+        self.service_port = free_port() if self.service else 0
         self.process: subprocess.Popen[bytes] | None = None
         self.api = requests.Session()
         self.api.headers["Authorization"] = f"token {TOKEN}"
@@ -110,9 +112,12 @@ class Hub:
     # ---- process ----
 
     def write_config(self) -> Path:
-        settings = {
+        settings: dict[str, dict[str, Any]] = {
             "BackendAI": {"environments": ENVIRONMENTS, "check_hub_access": False},
         }
+        if self.service:
+            url = f"http://127.0.0.1:{self.service_port}"
+            settings["BackendAI"].update(service=True, service_url=url)
         for section, values in self.settings.items():
             settings[section] = {**settings.get(section, {}), **values}
         path = self.directory / "jupyterhub_config.py"

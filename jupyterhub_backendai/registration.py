@@ -1,0 +1,75 @@
+"""What `setup(c)` adds for the service: the service itself, its scopes, and its users' scope."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from copy import copy
+from typing import Any
+
+from traitlets.config import Config
+from traitlets.config.loader import LazyConfigValue
+
+from .configuration import BackendAI
+from .service.handover import VARIABLE, pack
+from .service.parts import CLIENT
+
+NAME = "backendai"
+ACCESS = f"access:services!service={NAME}"
+# To find owners and their groups, and to start and end their servers. Nothing of tokens, nothing
+# of other services, nothing of what is inside a server.
+SCOPES = ["list:users", "read:users:groups", "servers"]
+# What a browser's sign-in may do here, as far as its user may: the same as at the Hub.
+ON_BEHALF = [ACCESS, "servers"]
+
+
+def add_service(c: Config, configuration: BackendAI, client: Mapping[str, Any]) -> None:
+    """Appends the service to what the Hub runs; one of that name stays as the admin made it."""
+    hub = c.JupyterHub
+    if any(service.get("name") == NAME for service in _listed(hub, "services")):
+        return
+    sections = {"BackendAI": dict(c.get("BackendAI", {})), CLIENT: dict(client)}
+    for name, value in sections["BackendAI"].items():
+        if isinstance(value, LazyConfigValue):
+            sections["BackendAI"][name] = getattr(configuration, name)
+    _append(
+        hub,
+        "services",
+        {
+            "name": NAME,
+            "url": configuration.service_url,
+            "command": [sys.executable, "-m", "jupyterhub_backendai.service"],
+            "environment": {VARIABLE: pack(sections)},
+            "oauth_no_confirm": True,
+            "oauth_client_allowed_scopes": ON_BEHALF,
+            "display": False,
+        },
+    )
+    _append(hub, "load_roles", {"name": f"{NAME}-service", "services": [NAME], "scopes": SCOPES})
+    _let_users_in(hub)
+
+
+def _let_users_in(hub: Config) -> None:
+    """To the `user` role where the admin wrote one, for then the Hub reads nothing else."""
+    for role in _listed(hub, "load_roles"):
+        if role.get("name") == "user" and "scopes" in role:
+            if ACCESS not in role["scopes"]:
+                role["scopes"] = [*role["scopes"], ACCESS]
+            return
+    scopes = hub.setdefault("extra_user_scopes", set())
+    if isinstance(scopes, (set, LazyConfigValue)):
+        scopes.update({ACCESS})
+    else:
+        hub["extra_user_scopes"] = {*scopes, ACCESS}
+
+
+def _listed(hub: Config, name: str) -> list[Any]:
+    """What is in a list of the configuration, also while it is only `.append` calls."""
+    value = hub.get(name, [])
+    if isinstance(value, LazyConfigValue):
+        return list(copy(value).get_value([]))  # a copy: one that was read takes no more
+    return list(value)
+
+
+def _append(hub: Config, name: str, value: Any) -> None:
+    hub.setdefault(name, []).append(value)

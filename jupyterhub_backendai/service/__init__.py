@@ -1,0 +1,1 @@
+"""The service's door: REST API, events and the workers beside them, as a managed Hub service."""

@@ -1,0 +1,54 @@
+"""`python -m jupyterhub_backendai.service`: what the Hub runs. Listens first, opens after."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import suppress
+
+from tornado.httpserver import HTTPServer
+
+from .app import Service
+from .handover import VARIABLE, unpack
+from .listening import listen
+
+ORPHANED = 1.0  # seconds between two looks at whether the Hub is there
+
+
+async def main() -> None:
+    """Serves until it is told to stop, or until the Hub that started it is gone."""
+    service = Service(lambda: unpack(os.environ.get(VARIABLE, "")))
+    server = HTTPServer(service.application(), xheaders=True)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    orphaned = asyncio.ensure_future(_until_orphaned(os.getppid(), stop))
+    await listen(server, os.environ["JUPYTERHUB_SERVICE_URL"])
+    service.start()
+    await stop.wait()
+    orphaned.cancel()
+    server.stop()
+    await service.stop()
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(server.close_all_connections(), 5)
+
+
+async def _until_orphaned(parent: int, stop: asyncio.Event) -> None:
+    """A Hub that was killed leaves us behind, and the next one starts its own."""
+    while os.getppid() == parent:  # noqa: ASYNC110 - the system tells nobody
+        await asyncio.sleep(ORPHANED)
+    logging.getLogger(__name__).warning("The Hub is gone; the sessions service ends")
+    stop.set()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="[%(levelname).1s %(asctime)s backendai %(module)s:%(lineno)d] %(message)s",
+    )
+    asyncio.run(main())

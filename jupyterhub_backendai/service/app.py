@@ -1,0 +1,109 @@
+"""The service as one object: its parts, its routes, and how it starts and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+
+from jupyterhub.services.auth import HubOAuth
+from jupyterhub.utils import url_path_join
+from tornado.web import Application
+from traitlets.config import Config
+from traitlets.log import get_logger
+
+from ..site.runtime import Site
+from .base import Handler, Nowhere
+from .calls.about import HealthHandler, SchemaHandler
+from .calls.events import EventsHandler
+from .calls.launches import LaunchesHandler, LaunchHandler
+from .calls.logs import LogsHandler
+from .calls.options import EstimateHandler, OptionsHandler
+from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
+from .feed import Feed
+from .hub import HubClient
+from .pages import Callback, Home
+from .parts import Parts
+from .table import CALLS, calls_at
+from .workers.runner import Runner, Work
+
+IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
+HANDLERS: dict[str, type[Handler]] = {
+    "health": HealthHandler,
+    "api/openapi.json": SchemaHandler,
+    "api/options": OptionsHandler,
+    "api/estimate": EstimateHandler,
+    "api/sessions": SessionsHandler,
+    "api/sessions/{id}": SessionHandler,
+    "api/sessions/{id}/history": HistoryHandler,
+    "api/sessions/{id}/logs": LogsHandler,
+    "api/history": LaunchesHandler,
+    "api/history/{id}": LaunchHandler,
+    "api/events": EventsHandler,
+}
+
+
+class Service:
+    """The process's one service. `config` gives the configuration, each time it is needed."""
+
+    def __init__(self, config: Callable[[], Config]) -> None:
+        self.log = get_logger()
+        self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE)
+        self.hub = HubClient(self.hub_auth.api_url, self.hub_auth.api_token)
+        self.parts = Parts(config)
+        self.feed = Feed()
+        self.streams: Counter[str] = Counter()  # of events that are open, by who reads them
+        self.runner = Runner()
+        self._opening: asyncio.Task[None] | None = None
+
+    def application(self) -> Application:
+        """The routes below the prefix that the Hub gave."""
+        prefix, token = os.environ["JUPYTERHUB_SERVICE_PREFIX"], self.hub_auth.api_token
+        routes: list[tuple[object, ...]] = []
+        for path, handler in HANDLERS.items():
+            arguments = {"service": self, "calls": calls_at(path)}
+            routes.append((_pattern(prefix, path), handler, arguments))
+        nothing = {"service": self, "calls": {}}
+        routes.append((re.escape(prefix) + "?", Home, nothing))
+        callback = url_path_join(prefix, "oauth_callback")
+        routes.append((callback, Callback, {"service": self}))
+        return Application(
+            routes,  # type: ignore[arg-type]
+            default_handler_class=Nowhere,
+            default_handler_args=nothing,
+            # The same after a restart of this process, so that nobody has to sign in again.
+            cookie_secret=hmac.digest(token.encode(), b"cookies", "sha256"),
+        )
+
+    def start(self) -> None:
+        """Begins to open the site, and what runs beside it; to be called on the loop."""
+        self._opening = asyncio.ensure_future(self._open())
+
+    async def _open(self) -> None:
+        site = await self.parts.open()
+        self.runner.start(self.workers(site))
+
+    def workers(self, site: Site) -> dict[str, Work]:
+        """All that runs beside the answers, by name."""
+        return {"events": lambda: self.feed.run(site)}
+
+    async def stop(self) -> None:
+        """Ends all that was begun."""
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        self.feed.end()
+        await self.runner.stop()
+        await self.hub.close()
+        await self.parts.close()
+
+
+def _pattern(prefix: str, path: str) -> str:
+    parts = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>[^/]+)", re.escape(path))
+    return re.escape(prefix) + parts + "/?$"
+
+
+assert {call.path for call in CALLS} == set(HANDLERS), "each call has its handler"

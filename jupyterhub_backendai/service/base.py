@@ -1,0 +1,284 @@
+"""What all handlers share: who asks, what they may, what they sent, and errors as JSON."""
+
+from __future__ import annotations
+
+import http
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from jupyterhub.services.auth import HubOAuthenticated
+from pydantic import BaseModel, ValidationError
+from tornado.web import HTTPError, MissingArgumentError, RequestHandler, stream_request_body
+
+from ..model.errors import FieldError, Kind, RequestError, shown
+from ..site.runtime import Site
+from ..store import Changed, NotFound, Unavailable
+from .auth import Caller
+from .hub import HubRefused, HubUnavailable
+from .parts import NotReady
+from .table import Call, Who
+
+if TYPE_CHECKING:
+    from .app import Service
+
+M = TypeVar("M", bound=BaseModel)
+MAX_BODY = 1024 * 1024  # bytes; more is refused before it is read
+NOT_SETTINGS = {"_xsrf", "token"}  # of the query: they are about who asks
+
+
+class Refused(Exception):
+    """An answer that is no success, in the API's one shape."""
+
+    def __init__(self, status: int, code: str, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.status = status
+        self.errors = [FieldError(field, code, message).as_dict()]
+
+
+# What is told to the caller, and is no defect that the log would have to tell.
+EXPECTED = (
+    Refused, RequestError, NotReady, Unavailable, NotFound, Changed, HubRefused, HubUnavailable,
+)  # fmt: skip
+
+
+def not_found() -> Refused:
+    """One answer for what is not there and for what is somebody else's."""
+    return Refused(404, "not_found", "There is no such session.", "id")
+
+
+@stream_request_body
+class Handler(HubOAuthenticated, RequestHandler):
+    """Base of everything the service answers.
+
+    A request's body is read here, so that one that is too large is refused before it is sent.
+    """
+
+    def initialize(self, service: Service, calls: Mapping[str, Call]) -> None:
+        self.service = service
+        self.calls = calls
+        self.hub_auth = service.hub_auth
+        self._caller: Caller | None = None
+        self._admitted = False
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    # ---- who asks -----------------------------------------------------------------------------
+
+    @property
+    def site(self) -> Site:
+        """The open site. Raises `NotReady`."""
+        return self.service.parts.site
+
+    @property
+    def call(self) -> Call:
+        """The row of the table that this request is."""
+        return self.calls[self.request.method or ""]
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks; only in calls that are not for anybody."""
+        assert self._caller is not None, "a call for anybody asked who asks"
+        return self._caller
+
+    async def prepare(self) -> None:
+        await self._admit()
+        self._admitted = True
+
+    async def _admit(self) -> None:
+        if self.request.method not in self.calls:
+            raise HTTPError(405)
+        if int(self.request.headers.get("Content-Length") or 0) > MAX_BODY:
+            raise _too_large()
+        if self.call.who is Who.ANYBODY:
+            return
+        self._caller = await self.identify()
+        _ = self.site  # raises while there is none, and tells admins why
+        if not (self.caller.may_all(self.call.scope) or self.caller.may_own(self.call.scope)):
+            raise Refused(
+                403, "missing_scope",
+                f"Your token does not have the scope {self.call.scope}. Make one that has it.",
+            )  # fmt: skip
+
+    async def identify(self) -> Caller:
+        """The caller by token or cookie. Raises `Refused`."""
+        try:
+            model = await self.hub_auth.get_user(self, sync=False)
+        except HTTPError as error:
+            self.service.log.error("The Hub does not say who asks: %s", error.log_message)
+            raise Refused(
+                503, "hub_unavailable", "The Hub does not answer. Try again in a moment."
+            ) from None
+        if model is None:
+            raise self._nobody()
+        if not self.hub_auth.check_scopes(self.hub_scopes, model):
+            raise Refused(403, "missing_scope", "Your token may not be used for this service.")
+        return Caller.of(model)
+
+    def _nobody(self) -> Refused:
+        if self.hub_auth.get_token(self) and not self.hub_auth.get_token(self, in_cookie=False):
+            try:
+                self.check_xsrf_cookie()
+            except HTTPError:
+                return Refused(403, "xsrf", "Reload the page, then try again.")
+        return Refused(401, "not_signed_in", "Sign in, or send a token of the Hub.")
+
+    # ---- what they sent -----------------------------------------------------------------------
+
+    def data_received(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        if self._size <= MAX_BODY:
+            self._chunks.append(chunk)
+        else:
+            self._chunks.clear()
+
+    def json_body(self) -> Any:
+        """The body as JSON. Raises `Refused`."""
+        if self._size > MAX_BODY:
+            raise _too_large()
+        try:
+            return json.loads(b"".join(self._chunks), parse_constant=_no_constant)
+        except RecursionError:
+            raise Refused(400, "too_deep", "This is nested too deeply.") from None
+        except ValueError:
+            raise Refused(400, "not_json", "Write the body as JSON.") from None
+
+    def object_body(self) -> dict[str, Any]:
+        """The body as a JSON object. Raises `Refused`."""
+        body = self.json_body()
+        if not isinstance(body, dict):
+            raise Refused(400, "not_an_object", "Write the body as an object.")
+        return body
+
+    def read_body(self, model: type[M]) -> M:
+        """The body as what the table says it is. Raises `Refused`, `RequestError`."""
+        return _read(model, self.object_body())
+
+    def read_query(self, model: type[M]) -> M:
+        """The query as what the table says it is. Raises `RequestError`."""
+        given: dict[str, Any] = {}
+        for name in self.request.query_arguments:
+            if name in NOT_SETTINGS:
+                continue
+            values = self.get_query_arguments(name, strip=False)
+            field = model.model_fields.get(name)
+            several = field is not None and "list" in str(field.annotation)
+            given[name] = values if several else values[-1]
+        return _read(model, given)
+
+    # ---- answers ------------------------------------------------------------------------------
+
+    def set_default_headers(self) -> None:
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+        self.clear_header("Server")
+
+    def reply(self, model: BaseModel) -> None:
+        """Writes the answer, with the status of the table."""
+        self.set_status(self.call.status)
+        self.finish(model.model_dump_json())
+
+    def check_etag_header(self) -> bool:
+        return False  # an ETag is a version here, for If-Match; there is nothing to cache
+
+    def compute_etag(self) -> None:
+        return None
+
+    def log_exception(self, typ: Any, value: Any, tb: Any) -> None:
+        if not isinstance(value, EXPECTED):
+            super().log_exception(typ, value, tb)
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """Whatever went wrong, in the one shape."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        status, errors = self._explained(error, status_code)
+        self.set_status(status)
+        if not self._admitted:
+            # The body was not read, so nothing more can come through this connection.
+            self.set_header("Connection", "close")
+        if status == 405:
+            self.set_header("Allow", ", ".join(sorted(self.calls)))
+        if status == 503:
+            self.set_header("Retry-After", "5")
+        if status == 401:
+            self.set_header("WWW-Authenticate", "token")
+        self.finish(json.dumps({"errors": errors}))
+
+    def _explained(self, error: object, status: int) -> tuple[int, list[dict[str, str]]]:
+        if isinstance(error, Refused):
+            return error.status, error.errors
+        if isinstance(error, RequestError):
+            return error.status, error.as_dict()["errors"]
+        if isinstance(error, NotFound):
+            return 404, not_found().errors
+        if isinstance(error, Changed):
+            message = "Somebody changed it since you read it. Read it again."
+            return 412, Refused(412, "changed", message).errors
+        if isinstance(error, HubUnavailable):
+            self.service.log.error("%s", error)
+            message = "The Hub does not answer. Try again in a moment."
+            return 503, Refused(503, "hub_unavailable", message).errors
+        if isinstance(error, HubRefused):
+            return 409, Refused(409, "hub_refused", error.message).errors
+        if isinstance(error, NotReady):
+            admin = self._caller is not None and self._caller.admin
+            told = (error.detail or error.message) if admin else error.message
+            return 503, Refused(503, error.code, told).errors
+        if isinstance(error, Unavailable):
+            self.service.log.error("%s", error)
+            return 503, Refused(503, "unavailable", "Not now. Try again in a moment.").errors
+        if isinstance(error, MissingArgumentError) or (
+            isinstance(error, HTTPError) and status == 400
+        ):
+            return 400, Refused(400, "bad_request", "The request cannot be read.").errors
+        return status, Refused(status, *_PLAIN.get(status, _plain(status))).errors
+
+
+def _plain(status: int) -> tuple[str, str]:
+    if status >= 500:
+        return "internal", "Something went wrong here. Try again, and tell your admin."
+    return "refused", f"{http.HTTPStatus(status).phrase}."
+
+
+_PLAIN = {
+    404: ("not_found", "There is nothing at this address."),
+    405: ("bad_method", "This cannot be done at this address."),
+}
+
+
+class Nowhere(Handler):
+    """Every address that the service does not have."""
+
+    async def prepare(self) -> None:
+        raise HTTPError(404)
+
+
+def _too_large() -> Refused:
+    return Refused(413, "too_large", f"A body has at most {MAX_BODY} bytes.")
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _read(model: type[M], data: Mapping[str, Any]) -> M:
+    try:
+        return model.model_validate(data)
+    except ValidationError as failure:
+        raise RequestError(
+            FieldError(
+                ".".join(shown(step, 64) for step in error["loc"]),
+                str(error["type"]),
+                _message(error),
+                Kind.INVALID,
+            )
+            for error in failure.errors(include_url=False, include_input=False)[:100]
+        ) from None
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    if error["type"] == "extra_forbidden":
+        return "There is no such setting. Remove it."
+    return shown(str(error["msg"]).removeprefix("Value error, "), 200)

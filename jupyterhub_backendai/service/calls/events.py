@@ -1,0 +1,81 @@
+"""`GET api/events`: server-sent events of all that one may see.
+
+`session` tells a session as it is now; its id is the number to go on from (`Last-Event-ID`).
+`begin` is the first, with the number from which on nothing is missed; where what a client knows
+cannot be brought up to date it is `reset`, and the client reads its list again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from tornado.iostream import StreamClosedError
+
+from ..base import Handler, Refused
+from ..feed import BATCH, LIFETIME, Stream, event_of
+from ..schemas import StreamQuery
+from .sessions import whose
+
+MOST_STREAMS = 5000  # of everybody
+MOST_OWN = 30  # of one user; more tabs than anybody reads
+
+
+class EventsHandler(Handler):
+    """One client's stream of events."""
+
+    _stream: Stream | None = None
+
+    async def get(self) -> None:
+        owner = whose(self.read_query(StreamQuery).owner, self.caller)
+        self._stream = stream = Stream(owner)
+        self._count()
+        loop = asyncio.get_running_loop()
+        ending = loop.call_later(LIFETIME, stream.end)
+        self.service.feed.add(stream)
+        try:
+            self.set_header("Content-Type", "text/event-stream")
+            self.set_header("X-Accel-Buffering", "no")
+            sent = await self._begin(owner)
+            async for seq, event in stream:
+                if seq > sent or seq == 0:
+                    self.write(event)
+                    await self.flush()
+        except StreamClosedError:
+            return
+        finally:
+            ending.cancel()
+            self.service.feed.remove(stream)
+            self.service.streams[self.caller.name] -= 1
+
+    def _count(self) -> None:
+        mine = self.service.streams
+        if len(self.service.feed) >= MOST_STREAMS or mine[self.caller.name] >= MOST_OWN:
+            raise Refused(429, "too_many_streams", "Close some of your other pages first.")
+        mine[self.caller.name] += 1
+
+    async def _begin(self, owner: str | None) -> int:
+        """Brings the client up to date; the number of the last change that it knows then."""
+        db, store = self.site.db, self.site.store
+        latest = await db(store.seq)
+        given = self.request.headers.get("Last-Event-ID", "")
+        known = int(given) if given.isascii() and given.isdigit() and len(given) < 19 else None
+        kind = "begin" if not given else "reset"
+        if known is None or known > latest:
+            await self._write(f"event: {kind}\nid: {latest}\ndata: {{}}\n\n".encode())
+            return latest
+        while True:
+            changes = await db(store.changes, known, owner, BATCH)
+            for change in changes:
+                await self._write(event_of(change))
+                known = change.seq
+            if len(changes) < BATCH:
+                await self._write(b": up to date\n\n")
+                return known
+
+    async def _write(self, event: bytes) -> None:
+        self.write(event)
+        await self.flush()
+
+    def on_connection_close(self) -> None:
+        if self._stream is not None:
+            self._stream.end()

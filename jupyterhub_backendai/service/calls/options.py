@@ -1,0 +1,27 @@
+"""`GET api/options` and `POST api/estimate`: what may be chosen, and when it would start."""
+
+from __future__ import annotations
+
+from ...model.resolve import resolve
+from ...site.options import options_view
+from ..base import Handler
+from ..estimates import outlook_of
+from ..launching import context_of
+from ..schemas import Options
+
+
+class OptionsHandler(Handler):
+    """What the caller may choose now."""
+
+    async def get(self) -> None:
+        context = await context_of(self.service, self.caller, {}, self.call.scope)
+        self.reply(Options(**await options_view(self.site, context)))
+
+
+class EstimateHandler(Handler):
+    """When a spec would start that is not launched yet."""
+
+    async def post(self) -> None:
+        options = self.object_body()
+        context = await context_of(self.service, self.caller, options, self.call.scope)
+        self.reply(await outlook_of(self.site, resolve(options, context), context))

@@ -1,0 +1,84 @@
+"""Ends a session, from whatever status, however often it is asked."""
+
+from __future__ import annotations
+
+from ..model.status import IllegalTransition, Phase, Result, Status
+from ..site.clock import utcnow
+from ..site.runtime import Site
+from ..store import Changed, Session
+from .hub import HubClient, HubUnavailable
+
+MAX_RACES = 10  # looks at a session that somebody else keeps moving
+_IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
+USER, FORCED = "user_requested", "force_terminated"
+
+
+async def end(
+    site: Site, hub: HubClient, session: Session, asked_by: str, version: int | None, force: bool
+) -> Session:
+    """Cancels what waits, has the Hub stop what runs; what is over stays as it is.
+
+    `version`: only if the session has that one still, else `Changed`. `force`: it is over at
+    once, whether or not its machine answers; what is left there is removed when it does.
+    Raises `NotFound`, `HubRefused`.
+    """
+    if version is not None and version != session.version:
+        raise Changed(session.id, session.version)
+    who = "You" if asked_by == session.owner else f"{asked_by}"
+    for _ in range(MAX_RACES):
+        try:
+            return await _end_now(site, hub, session, f"{who} ended it.", force)
+        except IllegalTransition:
+            # Somebody else moved it between our look and our step: look again.
+            session = await site.db(site.store.get, session.id)
+    return session
+
+
+async def _end_now(
+    site: Site, hub: HubClient, session: Session, reason: str, force: bool
+) -> Session:
+    if session.status.is_final or (session.status is Status.TERMINATING and not force):
+        return session
+    if session.status in _IN_LINE:
+        # A start that waits in the Hub sees it, and ends with this reason.
+        ended = await _move(site, session, Status.CANCELLED, Phase.CANCEL, reason, USER)
+        site.queue.kick()
+        return ended
+    if force:
+        if session.status is not Status.TERMINATING:
+            await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, FORCED)
+        ended = await _move(site, session, Status.TERMINATED, Phase.TERMINATE, reason, FORCED)
+        site.background(_stop_quietly(site, hub, session))
+        site.queue.kick()
+        return ended
+    await site.db(
+        site.store.note, session.id, Phase.TERMINATE, Result.SUCCESS, message=reason, now=utcnow()
+    )
+    return await _stop(site, hub, session, reason)
+
+
+async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Session:
+    """Through the Hub; where that is away, or knows nothing of it, by a note that the Hub's
+    reconciler acts on."""
+    try:
+        over = await hub.stop(session.owner, session.server_name, remove=True)
+    except HubUnavailable as error:
+        site.log.warning("Session %s will be ended when the Hub is back: %s", session.id, error)
+        over = True
+    session = await site.db(site.store.get, session.id)
+    if over and not session.status.is_final and session.status is not Status.TERMINATING:
+        return await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, USER)
+    return session
+
+
+async def _stop_quietly(site: Site, hub: HubClient, session: Session) -> None:
+    try:
+        await hub.stop(session.owner, session.server_name, remove=True)
+    except HubUnavailable as error:
+        site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
+
+
+async def _move(
+    site: Site, session: Session, to: Status, phase: Phase, reason: str, code: str
+) -> Session:
+    return await site.move(session.id, to, phase, reason_code=code, reason=reason, message=reason)

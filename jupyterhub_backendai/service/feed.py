@@ -1,0 +1,108 @@
+"""Changes of sessions, read once for everybody and given to all streams that may see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+from .._within import within
+from ..site.runtime import Site
+from ..store import Change
+from .schemas import SessionRow
+
+INTERVAL = 0.5  # seconds between two looks, while somebody listens
+BATCH = 500  # changes of one look
+BEHIND = 1000  # events that a slow stream may be behind; then it ends, and the client comes again
+HEARTBEAT = 20.0  # seconds of silence that a proxy may take for the end
+LIFETIME = 15 * 60.0  # seconds; whoever comes again is asked anew who they are
+BEAT = b": still here\n\n"
+
+
+class Stream:
+    """One client's stream; `owner` None is everybody's changes."""
+
+    def __init__(self, owner: str | None) -> None:
+        self.owner = owner
+        self.over = False
+        self._waiting: deque[tuple[int, bytes]] = deque()
+        self._news = asyncio.Event()
+
+    def put(self, seq: int, event: bytes) -> None:
+        """An event for this stream; one that is too far behind is ended."""
+        if len(self._waiting) >= BEHIND:
+            self.end()
+        else:
+            self._waiting.append((seq, event))
+            self._news.set()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self.over = True
+        self._news.set()
+
+    async def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
+        """Events with their numbers; a heartbeat, as number 0, where there is none for a while."""
+        while not self.over:
+            if not self._waiting:
+                try:
+                    await within(HEARTBEAT, self._news.wait())
+                except asyncio.TimeoutError:
+                    yield 0, BEAT
+                    continue
+            self._news.clear()
+            while self._waiting and not self.over:
+                yield self._waiting.popleft()
+
+
+class Feed:
+    """The one reader of the change feed and the streams that it serves."""
+
+    def __init__(self) -> None:
+        self._streams: dict[Stream, None] = {}
+        self._anybody = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def add(self, stream: Stream) -> None:
+        """From now on this stream is given what it may see."""
+        self._streams[stream] = None
+        self._anybody.set()
+
+    def remove(self, stream: Stream) -> None:
+        """This stream is given nothing more."""
+        self._streams.pop(stream, None)
+
+    def end(self) -> None:
+        """Ends all streams."""
+        for stream in list(self._streams):
+            stream.end()
+
+    async def run(self, site: Site) -> None:
+        """The endless work. Nothing is read while nobody listens: streams catch up themselves."""
+        while True:
+            self._anybody.clear()
+            if not self._streams:
+                await self._anybody.wait()
+            after = await site.db(site.store.seq)
+            while self._streams:
+                changes = await site.db(site.store.changes, after, None, BATCH)
+                for change in changes:
+                    self._tell(change)
+                    after = change.seq
+                if len(changes) < BATCH:
+                    await asyncio.sleep(INTERVAL)
+
+    def _tell(self, change: Change) -> None:
+        event: bytes | None = None
+        for stream in list(self._streams):
+            if stream.owner in (None, change.session.owner):
+                event = event or event_of(change)
+                stream.put(change.seq, event)
+
+
+def event_of(change: Change) -> bytes:
+    """A change as a server-sent event."""
+    data = SessionRow.of(change.session).model_dump_json()
+    return f"event: session\nid: {change.seq}\ndata: {data}\n\n".encode()

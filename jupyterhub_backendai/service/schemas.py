@@ -1,0 +1,438 @@
+"""What the API takes and gives, as pydantic models; the OpenAPI schema is made from them.
+
+Amounts are as everywhere: cpu and fgpu in thousandths, mem and shm in bytes. Times are in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from ..model.errors import Problem
+from ..model.rules import check_session_name
+from ..model.slots import Slots
+from ..model.spec import SessionSpec
+from ..model.status import Phase, Result, Status
+from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
+
+__all__ = ["SessionSpec"]  # the body of a launch is the model's own
+
+MOST_ITEMS = 200  # of one page
+MOST_OFFSET = 10**9
+
+
+class Part(BaseModel):
+    """Base of all: what is not known is refused by name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# ---- errors ---------------------------------------------------------------------------------
+
+
+class Error(Part):
+    """One thing that is wrong."""
+
+    field: str = Field(description="Dotted path of the setting; empty: the request as a whole.")
+    code: str = Field(description="A stable word for programs.")
+    message: str = Field(description="A sentence for a person.")
+
+
+class Errors(Part):
+    """What every answer that is no success looks like."""
+
+    errors: list[Error]
+
+
+class Health(Part):
+    """Whether the service works."""
+
+    status: Literal["ok", "starting", "not_working"]
+
+
+# ---- sessions -------------------------------------------------------------------------------
+
+
+class Amounts(Part):
+    """Resource slots: thousandths of cores, bytes, bytes, thousandths of a GPU share."""
+
+    cpu: int
+    mem: int
+    shm: int
+    fgpu: int
+
+
+class SessionRow(Part):
+    """A session in a list."""
+
+    id: str
+    name: str
+    owner: str
+    project: str | None
+    type: str
+    status: Status
+    reason_code: str
+    reason: str = Field(description="Why it waits, or how it ended; for its owner.")
+    position: int | None = Field(description="In line, from 1.")
+    result: SessionResult
+    exit_code: int | None
+    environment: str | None
+    version: str | None
+    image: str
+    resource_group: str
+    agent: str | None
+    priority: int
+    resources: Amounts
+    submitted_at: datetime
+    starts_at: datetime | None = Field(description="It does not start before.")
+    placed_at: datetime | None
+    running_at: datetime | None
+    ended_at: datetime | None
+    server_name: str = Field(description="The Hub's server; empty is the default one.")
+    etag: int = Field(description="Changes with every change; for If-Match.")
+
+    @classmethod
+    def of(cls, session: Session) -> SessionRow:
+        """The row of a session."""
+        return cls(**_row(session))
+
+
+class KernelRow(Part):
+    """One container of a session."""
+
+    name: str
+    role: str
+    status: Status | None
+    agent: str | None
+    container_id: str | None
+    image: str | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    exit_code: int | None
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> KernelRow:
+        """The row of a container."""
+        return cls(**{name: getattr(kernel, name) for name in cls.model_fields})
+
+
+class Link(Part):
+    """Another session that this one waits for, or that waits for it."""
+
+    id: str
+    name: str
+    status: Status
+    result: SessionResult
+
+    @classmethod
+    def of(cls, session: Session) -> Link:
+        """The link to a session."""
+        return cls(**{name: getattr(session, name) for name in cls.model_fields})
+
+
+class MountRow(Part):
+    """A folder at its place in the container."""
+
+    folder: str
+    target: str
+    permission: str
+
+
+class BatchRow(Part):
+    """What a batch session runs; `timeout` in seconds."""
+
+    command: str
+    timeout: int | None
+    started_at: datetime | None
+
+
+class SessionDetail(SessionRow):
+    """All there is to say about a session."""
+
+    preset: str | None
+    mounts: list[MountRow]
+    preopen_ports: list[int]
+    batch: BatchRow | None
+    kernels: list[KernelRow]
+    depends_on: list[Link]
+    dependents: list[Link]
+    spec: dict[str, Any] | None = Field(
+        description="What was asked for, to be asked for again; values that look secret are empty."
+    )
+
+    @classmethod
+    def of_all(
+        cls,
+        session: Session,
+        kernels: Sequence[Kernel],
+        earlier: Sequence[Session],
+        later: Sequence[Session],
+    ) -> SessionDetail:
+        """A session with what belongs to it."""
+        request = session.request
+        batch = None
+        if request.batch is not None:
+            batch = BatchRow(
+                command=request.batch.command,
+                timeout=request.batch.timeout,
+                started_at=session.batch_started_at,
+            )
+        return cls(
+            **_row(session),
+            preset=request.preset,
+            mounts=[
+                MountRow(folder=m.folder, target=m.target, permission=m.permission)
+                for m in request.mounts
+            ],
+            preopen_ports=list(request.preopen_ports),
+            batch=batch,
+            kernels=[KernelRow.of(kernel) for kernel in kernels],
+            depends_on=[Link.of(other) for other in earlier],
+            dependents=[Link.of(other) for other in later],
+            spec=None if session.asked is None else dict(session.asked),
+        )
+
+
+class Launched(Part):
+    """The sessions that were made, in the order of their names."""
+
+    sessions: list[SessionRow]
+
+
+def _session_name(value: str) -> str:
+    try:
+        return check_session_name(value)
+    except Problem as problem:
+        message = {"message": problem.message}
+        raise PydanticCustomError(problem.code, "{message}", message) from None
+
+
+class Rename(Part):
+    """A new name."""
+
+    name: Annotated[str, Field(min_length=1), AfterValidator(_session_name)]
+
+
+class EndQuery(Part):
+    """How a session is ended."""
+
+    force: Literal["0", "1"] | None = Field(
+        default=None, description="`1`: over at once, even if its machine does not answer."
+    )
+
+
+class SessionPage(Part):
+    """A page of a list and how many there are in all."""
+
+    items: list[SessionRow]
+    total: int
+    limit: int
+    offset: int
+
+
+Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="How many, at most.")]
+Offset = Annotated[int, Field(ge=0, le=MOST_OFFSET, description="How many to leave out.")]
+Word = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class SessionQuery(Part):
+    """Which sessions, in which order."""
+
+    owner: Word | None = Field(
+        default=None, description="Whose; `*` is everybody's. Without it, one's own."
+    )
+    state: Literal["live", "over"] | None = None
+    status: list[Status] | None = Field(default=None, max_length=len(Status))
+    type: Literal["interactive", "batch"] | None = None
+    resource_group: Word | None = None
+    project: Word | None = None
+    name: Word | None = Field(default=None, description="Any part of a name.")
+    submitted_from: AwareDatetime | None = None
+    submitted_until: AwareDatetime | None = None
+    sort: Literal[
+        "submitted_at", "-submitted_at", "name", "-name", "owner", "-owner", "status", "-status",
+        "priority", "-priority", "ended_at", "-ended_at",
+    ] = "-submitted_at"  # fmt: skip
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+# ---- history ---------------------------------------------------------------------------------
+
+
+class SubStepRow(Part):
+    """One step inside a phase."""
+
+    step: str
+    result: Result
+    error_code: str | None
+    message: str
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class HistoryRow(Part):
+    """One phase of a session's way and how it went; `attempts` tries in one row."""
+
+    id: int
+    phase: Phase
+    from_status: Status | None
+    to_status: Status | None
+    result: Result
+    error_code: str | None
+    message: str
+    sub_steps: list[SubStepRow]
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+
+    @classmethod
+    def of(cls, entry: HistoryEntry) -> HistoryRow:
+        """The row of an entry."""
+        row = {name: getattr(entry, name) for name in cls.model_fields}
+        row["sub_steps"] = [step.as_dict() for step in entry.sub_steps]
+        return cls(**row)
+
+
+class HistoryPage(Part):
+    """A page of a history and how many rows the whole has."""
+
+    items: list[HistoryRow]
+    total: int
+    limit: int
+    offset: int
+
+
+class HistoryQuery(Part):
+    """Which rows of a history, in which order."""
+
+    phase: Phase | None = None
+    result: Result | None = None
+    from_status: Status | None = None
+    to_status: Status | None = None
+    error_code: Word | None = None
+    message: Word | None = Field(default=None, description="Any part of a message.")
+    sort: Literal[
+        "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
+        "result", "-result", "attempts", "-attempts",
+    ] = "-updated_at"  # fmt: skip
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class LogQuery(Part):
+    """Which part of which log."""
+
+    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = "main1"
+    kind: Literal["all", "command"] = Field(
+        default="all", description="`command`: what the command of a batch session wrote, alone."
+    )
+    tail: Annotated[int, Field(ge=0, le=10**7)] | None = Field(
+        default=None, description="The last lines, so many."
+    )
+    since: AwareDatetime | None = Field(default=None, description="What was written since.")
+    offset: Offset = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET, description="Bytes, at most.")] | None = None
+    follow: Literal["0", "1"] = Field(
+        default="0", description="`1`: goes on for as long as the container runs."
+    )
+    search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Only lines that have this in them, as a JSON object each."
+    )
+    download: Literal["0", "1"] = Field(default="0", description="`1`: as a file.")
+
+
+# ---- launches, options -----------------------------------------------------------------------
+
+
+class LaunchRow(Part):
+    """A launch of lately, to be launched again."""
+
+    id: int
+    name: str
+    pinned: bool
+    created_at: datetime
+    spec: dict[str, Any] = Field(description="What was asked for, less what looks secret.")
+
+    @classmethod
+    def of(cls, launch: Launch) -> LaunchRow:
+        """The row of a launch."""
+        return cls(
+            id=launch.id, name=launch.name, pinned=launch.pinned, created_at=launch.created_at,
+            spec=dict(launch.asked),
+        )  # fmt: skip
+
+
+class LaunchList(Part):
+    """The five newest launches and all that are pinned, newest first."""
+
+    items: list[LaunchRow]
+
+
+class LaunchChange(Part):
+    """A new name, or whether it is kept."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    pinned: StrictBool | None = None
+
+    @model_validator(mode="after")
+    def _says_something(self) -> LaunchChange:
+        if self.name is None and self.pinned is None:
+            raise PydanticCustomError("missing", "Write a name, or whether it is pinned.")
+        return self
+
+
+class Options(BaseModel):
+    """What one may choose now: environments, presets, groups, folders, limits."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Outlook(Part):
+    """What would happen to a session that is launched now."""
+
+    code: str = Field(description="`now`, `waits` or `never`, as a word for programs.")
+    text: str
+    ahead: int = Field(description="How many are before it in line.")
+    starts_in: float | None = Field(description="Seconds; null where nobody can know.")
+
+
+class StreamQuery(Part):
+    """Whose changes a stream tells."""
+
+    owner: Word | None = Field(
+        default=None, description="Whose; `*` is everybody's. Without it, one's own."
+    )
+
+
+def amounts(slots: Slots, shm: int) -> Amounts:
+    """Slots with the shared memory that is part of them."""
+    return Amounts(cpu=slots.cpu, mem=slots.mem, shm=shm, fgpu=slots.fgpu)
+
+
+def _row(session: Session) -> dict[str, Any]:
+    request = session.request
+    same = (
+        "id", "name", "owner", "project", "type", "status", "reason_code", "reason", "position",
+        "result", "exit_code", "resource_group", "agent", "priority", "submitted_at", "placed_at",
+        "running_at", "ended_at", "server_name",
+    )  # fmt: skip
+    row: dict[str, Any] = {name: getattr(session, name) for name in same}
+    row.update(
+        environment=request.environment, version=request.version, image=request.image,
+        resources=amounts(request.slots, request.shm), starts_at=session.not_before,
+        etag=session.version,
+    )  # fmt: skip
+    return row

@@ -1,0 +1,131 @@
+"""Every call of the API: its path, what it takes and gives, and who may make it.
+
+The routes, the OpenAPI schema, the table in the docs and the matrix test are made from this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from pydantic import BaseModel
+
+from . import schemas
+from .auth import DELETE, READ, START
+
+
+class Who(Enum):
+    """Whom a call serves; the value is what the docs say."""
+
+    ANYBODY = "anybody"
+    OWN = "each for themselves"
+    FOR = "each for themselves; for others with the scope for everybody"
+    OWNER = "the owner; others with the scope for everybody, else it is not there"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One method on one path.
+
+    `scope` is the Hub's that it takes, for one's own servers or for everybody's. `errors` are the
+    statuses that it may answer with beside those that all calls share.
+    """
+
+    name: str
+    method: str
+    path: str  # below the service's prefix, with {parts}
+    says: str
+    who: Who
+    scope: str = ""
+    query: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    reply: type[BaseModel] | None = None
+    status: int = 200
+    errors: tuple[int, ...] = ()
+    media: tuple[str, ...] = ("application/json",)
+    headers: tuple[tuple[str, str], ...] = field(default=())
+
+    @property
+    def all_errors(self) -> list[int]:
+        """The statuses that are no success."""
+        shared = {405, 503} if self.who is Who.ANYBODY else {400, 401, 403, 405, 503}
+        if "{" in self.path:
+            shared.add(404)
+        return sorted(shared | {413} | set(self.errors))
+
+
+ONE = "api/sessions/{id}"
+LAUNCH = "api/history/{id}"
+IF_MATCH = (("If-Match", "The ETag of what was read: 412 where somebody has changed it since."),)
+AGAIN = (("Last-Event-ID", "The id of the last event that was read, to go on from there."),)
+
+CALLS: tuple[Call, ...] = (
+    Call(
+        "health", "GET", "health", "Whether the service works.", Who.ANYBODY, reply=schemas.Health,
+    ),
+    Call(
+        "schema", "GET", "api/openapi.json", "This schema.", Who.ANYBODY,
+    ),
+    Call(
+        "options", "GET", "api/options", "What one may choose now.", Who.OWN, READ,
+        reply=schemas.Options,
+    ),
+    Call(
+        "estimate", "POST", "api/estimate", "When a session would start if it were launched now.",
+        Who.FOR, READ, body=schemas.SessionSpec, reply=schemas.Outlook, errors=(409,),
+    ),
+    Call(
+        "launch", "POST", "api/sessions",
+        "Queues a session, or `count` of them, all or none.", Who.FOR, START,
+        body=schemas.SessionSpec, reply=schemas.Launched, status=201, errors=(409,),
+    ),
+    Call(
+        "listSessions", "GET", "api/sessions", "Sessions, filtered, sorted, a page at a time.",
+        Who.FOR, READ, query=schemas.SessionQuery, reply=schemas.SessionPage,
+    ),
+    Call(
+        "session", "GET", ONE, "All there is to say about a session.", Who.OWNER, READ,
+        reply=schemas.SessionDetail,
+    ),
+    Call(
+        "rename", "PATCH", ONE, "Gives a session another name.", Who.OWNER, START,
+        body=schemas.Rename, reply=schemas.SessionDetail, errors=(409, 412), headers=IF_MATCH,
+    ),
+    Call(
+        "end", "DELETE", ONE,
+        "Cancels or ends a session; one that is over stays as it is.", Who.OWNER, DELETE,
+        query=schemas.EndQuery, reply=schemas.SessionDetail, status=202, errors=(409, 412),
+        headers=IF_MATCH,
+    ),
+    Call(
+        "sessionHistory", "GET", f"{ONE}/history", "What was tried for a session, and how it went.",
+        Who.OWNER, READ, query=schemas.HistoryQuery, reply=schemas.HistoryPage,
+    ),
+    Call(
+        "logs", "GET", f"{ONE}/logs", "What a container of a session wrote; what is no text in it "
+        "is escaped.", Who.OWNER, READ, query=schemas.LogQuery,
+        media=("text/plain", "application/x-ndjson"), errors=(429,),
+    ),
+    Call(
+        "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",
+        Who.OWN, READ, reply=schemas.LaunchList,
+    ),
+    Call(
+        "changeLaunch", "PATCH", LAUNCH, "Renames or pins one of one's launches.", Who.OWN, START,
+        body=schemas.LaunchChange, reply=schemas.LaunchRow,
+    ),
+    Call(
+        "forgetLaunch", "DELETE", LAUNCH, "Forgets one of one's launches.", Who.OWN, START,
+        status=204,
+    ),
+    Call(
+        "events", "GET", "api/events",
+        "Server-sent events of all sessions that one may see.", Who.FOR, READ,
+        query=schemas.StreamQuery, media=("text/event-stream",), errors=(429,), headers=AGAIN,
+    ),
+)  # fmt: skip
+
+
+def calls_at(path: str) -> dict[str, Call]:
+    """The calls of one path, by method."""
+    return {call.method: call for call in CALLS if call.path == path}

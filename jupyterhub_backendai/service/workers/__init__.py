@@ -1,0 +1,1 @@
+"""What the service does beside answering: one module a worker, run by `runner`."""

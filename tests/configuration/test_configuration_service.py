@@ -1,0 +1,89 @@
+"""What `setup(c)` adds for the service, to whatever the admin has already."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from jupyterhub.app import JupyterHub
+from traitlets.config import Config
+
+from jupyterhub_backendai.registration import ACCESS
+from jupyterhub_backendai.service.handover import VARIABLE, unpack
+from jupyterhub_backendai.setup import setup
+
+
+@pytest.fixture
+def c(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
+    """A configuration with the service, whose Hub has an address already."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(JupyterHub, "_instance", None)
+    config = Config()
+    config.JupyterHub.hub_ip = "127.0.0.1"
+    config.BackendAI.service = True
+    config.BackendAI.database_url = "postgresql://hub:hush@db/backendai"
+    return config
+
+
+def test_the_service_and_the_least_that_it_needs(c: Config) -> None:
+    c.DockerSpawner.client_kwargs = {"base_url": "unix:///run/other.sock"}
+    setup(c)
+    (service,) = c.JupyterHub.services
+    assert service["command"] == [sys.executable, "-m", "jupyterhub_backendai.service"]
+    assert "hush" not in str(service["command"])
+    config = unpack(service["environment"][VARIABLE])
+    assert config.BackendAI == c.BackendAI
+    assert config.Client == {"base_url": "unix:///run/other.sock"}
+    (role,) = c.JupyterHub.load_roles
+    assert role["scopes"] == ["list:users", "read:users:groups", "servers"]
+    assert c.JupyterHub.extra_user_scopes == {ACCESS}
+    assert c.JupyterHub.cleanup_servers is False
+    hub = JupyterHub(config=c)  # the Hub's own traits take it
+    assert hub.extra_user_scopes == {ACCESS}
+    once = c.copy()
+    setup(c)
+    assert c == once
+
+
+@pytest.mark.parametrize("appended", [False, True], ids=["set", "appended"])
+def test_what_the_admin_has_stays(appended: bool, c: Config) -> None:
+    mine = {"name": "mine", "url": "http://127.0.0.1:9"}
+    role = {"name": "user", "scopes": ["self"]}
+    if appended:
+        c.JupyterHub.services.append(mine)
+        c.JupyterHub.load_roles.append(role)
+        c.BackendAI.environments.append({"name": "python", "image": "jupyter/base:1"})
+    else:
+        c.JupyterHub.services = [mine]
+        c.JupyterHub.load_roles = [role]
+        c.JupyterHub.extra_user_scopes = {"shares!user"}
+    c.JupyterHub.cleanup_servers = True
+    setup(c)
+    hub = JupyterHub(config=c)
+    assert [service["name"] for service in hub.services] == ["mine", "backendai"]
+    # An admin's own user role is all that the Hub reads, so it is there that the scope has to be.
+    assert hub.load_roles[0]["scopes"] == ["self", ACCESS]
+    assert hub.cleanup_servers is True
+    if appended:
+        config = unpack(hub.services[-1]["environment"][VARIABLE])
+        assert config.BackendAI.environments == [{"name": "python", "image": "jupyter/base:1"}]
+
+
+def test_a_service_of_that_name_is_the_admins(c: Config) -> None:
+    c.JupyterHub.services = [{"name": "backendai", "url": "http://127.0.0.1:9"}]
+    setup(c)
+    assert len(c.JupyterHub.services) == 1
+
+
+def test_without_it_nothing_is_added(c: Config) -> None:
+    c.BackendAI.service = False
+    setup(c)
+    assert not {"services", "load_roles", "extra_user_scopes"} & set(c.JupyterHub)
+
+
+@pytest.mark.parametrize("url", ["9001", "https://127.0.0.1:9", "http://127.0.0.1/x", "http://"])
+def test_an_address_that_is_none(url: str, c: Config) -> None:
+    c.BackendAI.service_url = url
+    with pytest.raises(SystemExit, match="service_url"):
+        setup(c)

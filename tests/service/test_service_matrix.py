@@ -1,0 +1,75 @@
+"""Every call of the table × everybody who may ask; and the table itself against the docs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from jupyterhub_backendai.service.app import HANDLERS
+from jupyterhub_backendai.service.table import CALLS, Call, Who
+
+from .running import Running, keep_log, launch, until_open
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+# Who asks about what is alice's; each has a session and a launch of their own too.
+PEOPLE = ("nobody", "nonsense", "alice", "bob", "mate", "admin", "narrow", "reader")
+BODIES: dict[str, Any] = {
+    "launch": {"owner": "alice"},
+    "estimate": {"owner": "alice"},
+    "rename": {"name": "renamed"},
+    "changeLaunch": {"pinned": True},
+}
+
+
+def expected(call: Call, who: str) -> set[int]:
+    """The statuses that the table promises, where all else is right."""
+    done = {call.status}
+    if call.who is Who.ANYBODY:
+        return done
+    if who in {"nobody", "nonsense"}:
+        return {401}
+    if who == "narrow":  # a token of alice's without the scope to come in
+        return {403}
+    if who == "reader" and call.scope != "read:servers":  # one of alice's that only reads
+        return {403}
+    if who in {"alice", "reader", "admin"} and not (who == "admin" and call.path == LAUNCHES):
+        return done
+    if call.who is Who.OWNER or call.path == LAUNCHES:
+        return {404}
+    return done if call.who is Who.OWN else {403}
+
+
+LAUNCHES = "api/history/{id}"
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
+async def test_who_may(call: Call, service: Running) -> None:
+    await until_open(service)
+    for who in PEOPLE:
+        session = await launch(service, "alice", {})
+        launches = await service.call("GET", "api/history", "alice")
+        ids = {"api/history/{id}": launches.json["items"][0]["id"]}
+        path = call.path.replace("{id}", str(ids.get(call.path, session["id"])))
+        if call.name == "logs":
+            keep_log(service, session["id"], b"hello\n")
+        token = None if who == "nobody" else who
+        options: dict[str, Any] = {}
+        if call.body is not None:
+            options["json"] = BODIES[call.name]
+        elif call.query is not None and "owner" in call.query.model_fields:
+            options["params"] = {"owner": "alice"}
+        if call.media == ("text/event-stream",):
+            status = await service.status_of_stream(path, token, options["params"])
+        else:
+            status = (await service.call(call.method, path, token, **options)).status
+        assert status in expected(call, who), (who, status)
+        await service.call("DELETE", f"api/sessions/{session['id']}", "admin")
+
+
+async def test_each_call_has_its_handler_and_each_handler_its_calls() -> None:
+    assert {call.path for call in CALLS} == set(HANDLERS)
+    for path, handler in HANDLERS.items():
+        has = {m for m in ("GET", "POST", "PUT", "PATCH", "DELETE") if m.lower() in vars(handler)}
+        assert has == {call.method for call in CALLS if call.path == path}, path
