@@ -22,6 +22,7 @@ from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
+from . import batch
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -225,10 +226,14 @@ class Site:
                 session.id, Status.TERMINATING, Phase.TERMINATE, exit_code=exit_code, **why
             )
         try:
+            outcome = await batch.keep(self, session)
             await self._remove(session)
         except EngineError as error:
             self.log.warning("Session %s cannot be removed yet: %s", session.id, error)
             return
+        why = batch.explained(why, outcome)
+        if outcome is not None:
+            exit_code = outcome.exit_code
         final = Status.ERROR if why["reason_code"] in FAILED else Status.TERMINATED
         await self.move(session.id, final, Phase.TERMINATE, exit_code=exit_code, **why)
 
