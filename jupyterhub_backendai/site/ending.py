@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engine.base import ContainerGone, EngineError
+from ..engine.base import EngineError
+from ..engine.batch import Outcome
 from ..model.status import IN_LINE, RETRYABLE, IllegalTransition, Phase, Status
 from ..store import NotFound, Session, SessionResult
-from .batch import note_outcome
+from .batch import explained, keep
 
 if TYPE_CHECKING:
     from .runtime import Site
@@ -71,45 +72,34 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
 
 async def _terminate(site: Site, session: Session, why: Why) -> None:
     try:
-        await clear(site, session)
+        outcome = await clear(site, session)
     except EngineError as error:
         site.log.warning("Session %s cannot be removed yet: %s", session.id, error)
         return
-    final = Status.ERROR if why.code in FAILED else Status.TERMINATED
-    # What its container said of its command is there already and goes before a guess.
-    known = (await site.db(site.store.get, session.id)).result is not SessionResult.UNDEFINED
-    rest = Why(why.code, why.sentence) if known else why
-    await _move(site, session, final, Phase.TERMINATE, rest)
+    code, sentence = explained(why.code, why.sentence, outcome)
+    if outcome is not None:
+        why = Why(code, sentence, outcome.exit_code)  # its result is noted already
+    final = Status.ERROR if code in FAILED else Status.TERMINATED
+    await _move(site, session, final, Phase.TERMINATE, why)
 
 
-async def clear(site: Site, session: Session) -> None:
+async def clear(site: Site, session: Session) -> Outcome | None:
     """Saves and removes what the session has on its agent; on all of them, where its own is not
-    configured any more: it may only have another name now. Raises `EngineError`."""
+    configured any more: it may only have another name now. What became of its command.
+
+    Raises `EngineError`.
+    """
     if session.agent is None:
-        return
+        return None
     known = session.agent in site.engine.hosts
-    for agent in [session.agent] if known else list(site.engine.hosts):
-        if session.running_at is not None:
+    agents = [session.agent] if known else list(site.engine.hosts)
+    if session.running_at is not None:
+        for agent in agents:
             await site.engine.stop_session(agent, session.id, STOP_GRACE)
-            await save(site, session, agent)
+    outcome = await keep(site, session)
+    for agent in agents:
         await site.engine.remove_session(agent, session.id)
-
-
-async def save(site: Site, session: Session, agent: str) -> None:
-    """Keeps what outlives the session's containers there. Raises `EngineError`."""
-    await note_outcome(site, session)
-    for container in await site.engine.containers(agent):
-        if container.session_id != session.id or not container.id:
-            continue
-        try:
-            await site.engine.save_log(
-                agent, container.id, site.shelf, session.id, container.kernel
-            )
-        except ContainerGone:
-            continue
-        except OSError as error:
-            # A full disk must not keep what the session holds from everybody else.
-            site.log.error("The log of session %s cannot be kept: %s", session.id, error)
+    return outcome
 
 
 async def _move(site: Site, session: Session, to: Status, phase: Phase, why: Why) -> Session:

@@ -283,15 +283,14 @@ def mark_batch_started(db: Transaction, session_id: str, at: datetime) -> Sessio
 
 
 def mark_batch_ended(
-    db: Transaction, session_id: str, result: SessionResult, exit_code: int | None
+    db: Transaction, session_id: str, exit_code: int | None, result: SessionResult
 ) -> Session:
-    """Notes what came of the command, unless that is known."""
+    """Notes what became of the command, unless that is known."""
     row = locked(db, session_id)
     if row.result == SessionResult.UNDEFINED.value:
         row.result = result.value
         if exit_code is not None:
             row.exit_code = exit_code
-        row.version += 1
         db.flush()
     return session_of(row)
 

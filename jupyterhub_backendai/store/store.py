@@ -176,12 +176,12 @@ class Store(ServiceCalls):
             return sessions.mark_batch_started(db, session_id, at)
 
     def mark_batch_ended(
-        self, session_id: str, result: SessionResult, exit_code: int | None
+        self, session_id: str, exit_code: int | None, result: SessionResult
     ) -> Session:
-        """Notes what came of a batch session's command, whatever its status is; the first result
-        counts. Raises `NotFound`."""
+        """Notes what became of the command of a batch session, before its status says so; the
+        first such note counts. Raises `NotFound`."""
         with self._write() as db:
-            return sessions.mark_batch_ended(db, session_id, result, exit_code)
+            return sessions.mark_batch_ended(db, session_id, exit_code, result)
 
     def note(
         self,

@@ -12,7 +12,7 @@ from datetime import timedelta
 from ...engine.base import ContainerGone, EngineError
 from ...engine.batch import GRACE, TIMED_OUT
 from ...model.status import Status
-from ...site.batch import container_of, note_outcome, told
+from ...site.batch import attend, reason_of
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import NotFound, Session, SessionResult
@@ -60,37 +60,19 @@ class BatchWorker:
                 self.site.log.exception("Looking at session %s failed", session.id)
 
     async def _look_at(self, session: Session) -> None:
-        site = self.site
-        if session.batch_started_at is None:
-            if session.not_before is not None and utcnow() < session.not_before:
-                return  # the clock was set back since it was placed
-            session = await self._let_go(session)
-        outcome = await note_outcome(site, session)
+        try:
+            outcome = await attend(self.site, session)
+        except ContainerGone:
+            await self._end(session, "container_gone", "Its container is gone.")
+            return
         if outcome is not None:
-            assert session.request.batch is not None
-            words = told(outcome, session.request.batch.timeout)
-            await self._end(session, words.reason_code, words.reason)
+            await self._end(session, *reason_of(outcome))
         elif _overdue(session):
             reason = "Its command took longer than its time limit and could not be ended in time."
             await self._end(
                 session, "task_timeout", reason,
                 exit_code=TIMED_OUT, result=SessionResult.FAILURE,
             )  # fmt: skip
-
-    async def _let_go(self, session: Session) -> Session:
-        """The word for its command to start; more than once until it has."""
-        found = await container_of(self.site, session)
-        if found is None or found[0] not in self.site.engine.hosts:
-            return session
-        try:
-            await self.site.engine.put_go(*found)
-            started = await self.site.engine.command_started(*found)
-        except ContainerGone:
-            await self._end(session, "container_gone", "Its container is gone.")
-            return session
-        if started is None:
-            return session
-        return await self.site.db(self.site.store.mark_batch_started, session.id, started)
 
     async def _end(
         self,
