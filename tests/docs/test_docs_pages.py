@@ -24,6 +24,7 @@ from jupyterhub_backendai.model.catalog import Catalog, Environment
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, resolve
 from jupyterhub_backendai.model.spec import SessionSpec
+from jupyterhub_backendai.service.table import CALLS
 from jupyterhub_backendai.site import reach
 from jupyterhub_backendai.spawner.form import LINK_FIELDS
 
@@ -160,6 +161,15 @@ def test_every_status_and_what_is_put_right_are_in_the_reference(reference: Any)
     assert reference.reconciling().count("\n") >= 7
     for member in (*reference.Phase, *reference.Result):
         assert f"| `{member.value}` |" in reference.history()
+
+
+def test_every_call_is_in_the_reference(reference: Any) -> None:
+    table = reference.calls()
+    for call in CALLS:
+        assert f"| `{call.method} {call.path}` |" in table
+    page = text("reference/rest-api.md")
+    for status in {status for call in CALLS for status in call.all_errors}:
+        assert f"| {status} |" in page, status
 
 
 def test_every_key_of_a_request_is_explained() -> None:
