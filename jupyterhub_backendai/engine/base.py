@@ -132,14 +132,7 @@ class Engine(ABC):
         The same answer for as long as the container is there, whether it runs or not.
         """
 
-    # ---- the end of any session ------------------------------------------------------------------
-
-    @abstractmethod
-    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
-        """Stops the session's containers: SIGTERM, and `grace` seconds later SIGKILL.
-
-        They are there until `remove_session`. Stopping what does not run is fine.
-        """
+    # ---- logs of any container -------------------------------------------------------------------
 
     @abstractmethod
     def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:

@@ -12,7 +12,7 @@ from enum import Enum
 
 from pydantic import AwareDatetime, BaseModel, ValidationError
 
-from ..model.resolve import SessionRequest
+from ..model.request import SessionRequest
 
 GRACE = 10  # seconds from SIGTERM to SIGKILL for a command that took too long
 LINGER = 60  # seconds that the server stays after its command when nobody ends the session
@@ -74,6 +74,13 @@ class _Result(BaseModel):
     ended_at: AwareDatetime
     timed_out: bool
     reason: Ending
+
+
+def batch_job(request: SessionRequest, name: str) -> BatchJob | None:
+    """The job of a session of that name; None for one without a command."""
+    if request.batch is None:
+        return None
+    return BatchJob(request.batch.command, request.batch.timeout, log_path(request, name))
 
 
 def log_path(request: SessionRequest, name: str) -> str | None:

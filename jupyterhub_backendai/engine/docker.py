@@ -304,10 +304,6 @@ class DockerEngine(Engine):
     async def outcome(self, agent: str, container: str) -> Outcome | None:
         return await self._call(agent, partial(docker_batch.read_outcome, container=container))
 
-    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
-        stop = partial(docker_batch.stop_session, hub_id=self.hub_id, session_id=session_id)
-        await self._call(agent, partial(stop, grace=grace))
-
     def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
         return self.readers.read(
             partial(docker_logs.container_log, self.host(agent), container, part)

@@ -15,7 +15,7 @@ from datetime import datetime
 import docker
 from docker.errors import NotFound
 
-from .base import LABEL_HUB, LABEL_SESSION, ContainerGone, EngineError
+from .base import ContainerGone, EngineError
 from .batch import MAX_STATE, Outcome, outcome_of, started_at
 from .settings import GO_FILE, STATE_DIR
 
@@ -52,16 +52,6 @@ def put_go(client: docker.APIClient, container: str) -> None:
         client.put_archive(container, posixpath.dirname(GO_FILE), buffer.getvalue())
     except NotFound as error:
         raise ContainerGone(f"container {container} is not there") from error
-
-
-def stop_session(client: docker.APIClient, hub_id: str, session_id: str, grace: int) -> None:
-    """Stops the session's containers, which stay as they are then. Fine to call twice."""
-    labels = [f"{LABEL_HUB}={hub_id}", f"{LABEL_SESSION}={session_id}"]
-    for row in client.containers(filters={"label": labels}):
-        try:
-            client.stop(row["Id"], timeout=grace)
-        except NotFound:
-            continue
 
 
 def read_small(client: docker.APIClient, container: str, path: str) -> bytes | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .docker import DockerHost
 
 CALL_TIMEOUT = 60  # seconds without a byte, of a log that is not followed
+MOST_OUTPUT = 1024**3  # bytes; what a runner keeps is a tenth of it where nothing else is said
 HEADER = 8  # bytes before each piece: which stream, three of nothing, the length in four
 _PART = re.compile(r"(?:.*/)?(\d{20})\.log")
 
@@ -46,8 +47,8 @@ def save(host: DockerHost, container: str, shelf: LogShelf, session_id: str, ker
         with closing(output):
             if output.there:
                 # Whoever puts more than the runner does into that directory is not waited for.
-                few = cut(iter(output), 0, 2 * shelf.log_max)
-                shelf.save(few, session_id, kernel, COMMAND)
+                most = max(MOST_OUTPUT, 2 * shelf.log_max)
+                shelf.save(cut(iter(output), 0, most), session_id, kernel, COMMAND)
     except ContainerGone as gone:
         get_logger().debug("No log is saved: %s", gone)
 

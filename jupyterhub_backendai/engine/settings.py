@@ -98,7 +98,8 @@ class ContainerSettings:
     shm: int
     pids_limit: int
     cap_add: tuple[str, ...]
-    log_max: int
+    log_max: int = LOG_MAX
+    batch: BatchJob | None = None
     cap_drop: tuple[str, ...] = ("ALL",)
     security_opt: tuple[str, ...] = ("no-new-privileges",)
     init: bool = True
@@ -172,6 +173,7 @@ def container_settings(
         pids_limit=site.pids_limit,
         cap_add=cap_add,
         log_max=site.log_max,
+        batch=session.batch,
     )
 
 

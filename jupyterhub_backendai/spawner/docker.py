@@ -26,8 +26,10 @@ from ..engine.base import (
     EngineError,
     ImageMissing,
 )
+from ..engine.batch import batch_job
 from ..engine.create import apply_settings
 from ..engine.docker import AgentConfig, DockerHost
+from ..engine.inside import batch_files
 from ..engine.settings import (
     ContainerSettings,
     SessionFacts,
@@ -233,6 +235,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 request=request,
                 command=command or tuple(self.cmd or ()),
                 cores=cores,
+                batch=batch_job(request, session.name),
             )
             self._settings = container_settings(facts, image, self.site.settings)
             await self._create(session)
@@ -273,6 +276,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         obj = await self._create_object_once()
         self.object_id = obj[self.object_id_key]
         await self.docker("put_archive", self.object_id, "/", files)
+        if self._settings is not None and self._settings.batch is not None:
+            job = batch_files(self._settings.batch, self.site.settings)
+            await self.docker("put_archive", self.object_id, "/", job)
         await self.start_object()
         await self.site.db(
             self.site.store.set_kernel,

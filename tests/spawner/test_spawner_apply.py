@@ -65,7 +65,17 @@ def test_the_settings_of_a_session() -> None:
         "CapDrop": ["ALL"],
         "SecurityOpt": ["no-new-privileges"],
         "Mounts": [{"Type": "volume", "Source": "home", "Target": "/home/work"}],
+        "RestartPolicy": {"Name": "no", "MaximumRetryCount": 0},
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": "51200k", "max-file": "2"}},
     }
+
+
+def test_logs_go_where_the_admin_says_and_nothing_starts_a_session_again() -> None:
+    theirs = {"Type": "journald", "Config": {}}
+    given_host = {"LogConfig": theirs, "RestartPolicy": {"Name": "always"}}
+    host = applied({"host_config": given_host})["host_config"]
+    assert host["LogConfig"] == theirs
+    assert host["RestartPolicy"]["Name"] == "no"
 
 
 def test_what_the_admin_set_stays() -> None:
