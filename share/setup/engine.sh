@@ -32,7 +32,7 @@ start_daemon() {
     has cgroupfs-mount && cgroupfs-mount || die "no cgroups below /sys/fs/cgroup: Docker cannot run here"
   fi
   say "starting the Docker daemon (log: $state/logs/dockerd.log)"
-  setsid dockerd >"$state/logs/dockerd.log" 2>&1 </dev/null &
+  setsid python3 "$setup/own-root.py" dockerd >"$state/logs/dockerd.log" 2>&1 </dev/null &
   local pid=$!
   echo "$pid" >"$mark"
   for _ in $(seq 120); do
