@@ -53,7 +53,8 @@ class SecondEngine:
         with open(self.run / "dockerd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, OWN_ROOT, "dockerd", "--config-file", nothing, "--host", self.socket,
+                    sys.executable, OWN_ROOT,
+                    "dockerd", "--config-file", nothing, "--host", self.socket,
                     "--data-root", KEPT / "data", "--exec-root", self.run / "exec",
                     "--pidfile", KEPT / "pid", "--group", str(os.getgid()),
                     "--bridge", self.bridge, "--iptables=false", "--ip-masq=false",
