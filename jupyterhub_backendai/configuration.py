@@ -142,8 +142,8 @@ class BackendAI(LoggingConfigurable):
     user_policies = Dict(
         help=dedent(
             """
-            Policies by user name, each whole: what it does not name is unlimited, not taken from
-            the default policy. Example::
+            Policies by user name, each whole: what it does not name is as where nothing is
+            configured, not as in the default policy. Example::
 
                 c.BackendAI.user_policies = {"alice": {"max_sessions": 10, "manual_image": True}}
             """

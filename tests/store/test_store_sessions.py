@@ -22,6 +22,7 @@ from store_samples import (
 )
 
 from jupyterhub_backendai.model.errors import FieldError, Kind, RequestError
+from jupyterhub_backendai.model.policy import Policy
 from jupyterhub_backendai.model.status import (
     TRANSITIONS,
     IllegalTransition,
@@ -105,6 +106,20 @@ def test_too_many_that_wait(store: Store) -> None:
     assert refused(caught.value) == [("", "too_many_pending", Kind.FORBIDDEN)]
     run_pass(store)  # both are placed: none waits
     submit(store, "three", max_pending=2)
+
+
+def test_too_many_that_wait_where_the_policy_says_nothing(store: Store) -> None:
+    most = Policy().max_pending
+    assert most == 20
+    for number in range(most):
+        submit(store, f"s{number}", max_pending=most)
+    with pytest.raises(RequestError) as caught:
+        submit(store, "more", max_pending=most)
+    assert caught.value.status == 403
+    assert caught.value.errors[0].message == (
+        "20 sessions wait already, and your limit is 20. Start this one when fewer wait."
+    )
+    submit(store, "more", max_pending=Policy(max_pending=None).max_pending)
 
 
 def test_one_name_at_once_from_many_threads(store: Store) -> None:
