@@ -195,6 +195,11 @@ class Store:
         with self._db.read() as db:
             return queries.get(db, session_id)
 
+    def get_many(self, session_ids: Collection[str]) -> dict[str, Session]:
+        """The sessions of these ids, by id; an id without a session is left out."""
+        with self._db.read() as db:
+            return queries.get_many(db, session_ids)
+
     def live_of(self, owner: str, server_name: str) -> Session | None:
         """The session that a server of the Hub has now."""
         with self._db.read() as db:

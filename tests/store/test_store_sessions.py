@@ -344,6 +344,13 @@ def test_live_sessions_oldest_first(store: Store) -> None:
     assert store.live(set()) == []
 
 
+def test_some_by_their_ids(store: Store) -> None:
+    first, second, _ = (submit(store, name) for name in ("one", "two", "three"))
+    found = store.get_many([second.id, NOBODY, first.id])
+    assert found == {first.id: first, second.id: second}
+    assert store.get_many([]) == {}
+
+
 def test_lists(store: Store) -> None:
     for number in range(7):
         owner = "ana" if number % 2 else "bob"
