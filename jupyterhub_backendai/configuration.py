@@ -283,6 +283,13 @@ class BackendAI(LoggingConfigurable):
         "`c.BackendAI.queue_timeout = 3600`.",
     ).tag(config=True)
 
+    history_days = Integer(
+        90,
+        min=0,
+        help="Days that the database keeps a session after its end, with its history and what it "
+        "held; 0 keeps all for ever. Example: `c.BackendAI.history_days = 365`.",
+    ).tag(config=True)
+
     check_hub_access = Bool(
         True,
         help="At the Hub's start, test from a container that the Hub can be reached, and say "
