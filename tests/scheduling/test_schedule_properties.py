@@ -11,10 +11,10 @@ from random import Random
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from scheduling_cases import limits, pending, placed, slots
+from scheduling_cases import limits, pending, placed, slots, verdict, verdict_by_a_pass
 
 from jupyterhub_backendai.model.slots import Limits, Slots
-from jupyterhub_backendai.scheduling.queue import schedule, verdict
+from jupyterhub_backendai.scheduling.queue import schedule, verdicts
 from jupyterhub_backendai.scheduling.snapshot import (
     Agent,
     Decision,
@@ -335,6 +335,26 @@ def test_an_idle_cluster_starts_what_fits(snap: Snapshot) -> None:
         fits = any(could_run(one, agent) for agent in snap.agents)
         assert bool(schedule(idle).placements) == fits
         assert (verdict(replace(idle, pending=[]), one).code == "now") == fits
+
+
+@given(snapshots(), seeds)
+@settings(max_examples=200, deadline=None)
+def test_verdicts_of_many_are_what_a_pass_with_each_of_them_says(snap: Snapshot, seed: int) -> None:
+    random = Random(seed)
+    asker = replace(
+        waiting(random, 0),
+        id="\uffff",
+        priority=random.choice([5, 10, 10, 20]),
+        submitted_at=random.choice([NOW, NOW, 500.0]),
+    )
+    candidates = [
+        replace(asker, group=one.group, slots=one.slots, agent=one.agent, not_before=one.not_before)
+        for one in (waiting(random, index) for index in range(8))
+    ]
+    told = verdicts(snap, candidates)
+    assert told == [verdict_by_a_pass(snap, candidate) for candidate in candidates]
+    for one in told:
+        event(one.code)
 
 
 # ---- queues that run on

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from scheduling_cases import NOW, agent, holding, limits, pending, reason, slots, snapshot
+from scheduling_cases import (
+    NOW,
+    agent,
+    holding,
+    limits,
+    pending,
+    reason,
+    slots,
+    snapshot,
+    verdict,
+)
 
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.scheduling import reasons
-from jupyterhub_backendai.scheduling.queue import schedule, verdict
+from jupyterhub_backendai.scheduling.queue import schedule
 from jupyterhub_backendai.scheduling.snapshot import GroupRule, Pending
 
 OLD = NOW - 901
