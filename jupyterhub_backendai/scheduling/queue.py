@@ -41,6 +41,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..model.slots import Slots
 from .placement import Machine, amounts
 from .reasons import STARTS_NOW
 from .snapshot import Decision, Pending, Placement, Snapshot
@@ -171,11 +172,13 @@ def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] 
     if pending.agent is not None:
         agent = group.known.get(pending.agent)
         if agent is not None and not pending.slots.fits(agent.capacity):
-            return "never"
+            return "no_agent" if agent.capacity == Slots() else "never"
         return None if agent is not None and agent.available else "no_agent"
     if group.capacities.holds(wanted):
         return None
-    return "never" if group.known and not group.all_capacities.holds(wanted) else "no_agent"
+    if not group.known or not group.all_known or group.all_capacities.holds(wanted):
+        return "no_agent"
+    return "never"
 
 
 def _room(group: Group, pending: Pending) -> Machine | Cause:
