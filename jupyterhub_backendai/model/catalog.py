@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from .errors import Problem
 from .rules import check_image
+from .sent import SIZE, THOUSANDTHS
 from .slots import MIB, Slots, parse_bytes, parse_cpu, parse_fgpu
 
 NameStr = Annotated[
@@ -33,9 +34,9 @@ def _parsed(parse: Any) -> BeforeValidator:
     return BeforeValidator(run)
 
 
-Cpu = Annotated[int, _parsed(parse_cpu)]
-Bytes = Annotated[int, _parsed(parse_bytes)]
-Fgpu = Annotated[int, _parsed(parse_fgpu)]
+Cpu = Annotated[int, _parsed(parse_cpu), THOUSANDTHS]
+Bytes = Annotated[int, _parsed(parse_bytes), SIZE]
+Fgpu = Annotated[int, _parsed(parse_fgpu), THOUSANDTHS]
 
 
 class Model(BaseModel):
