@@ -178,14 +178,6 @@ class Catalog(Model):
         """The environment of that name, if there is one."""
         return next((e for e in self.environments if e.name == name), None)
 
-    def by_image(self, image: str) -> tuple[Environment, Version] | None:
-        """The environment and version that use this very image, if any."""
-        for environment in self.environments:
-            for version in environment.versions:
-                if version.image == image:
-                    return environment, version
-        return None
-
     def group(self, name: str) -> ResourceGroup | None:
         """The resource group of that name, if there is one."""
         return next((g for g in self.resource_groups if g.name == name), None)
