@@ -35,6 +35,7 @@ QUOTA_CODES = {"owner_quota", "owner_sessions", "project_quota", "project_sessio
 # sessions compete are rare. Sizes are drawn, so that what fails is still made small.
 
 seeds = st.integers(0, 2**64 - 1)
+many = settings(max_examples=2 * settings().max_examples)  # what is seldom met
 
 
 def size(random: Random) -> Slots:
@@ -183,7 +184,6 @@ def waits_for_room(wait: Wait) -> bool:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_each_is_placed_or_waits_and_positions_have_no_gaps(snap: Snapshot) -> None:
     decision = schedule(snap)
     told = [p.session_id for p in decision.placements] + [w.session_id for w in decision.waits]
@@ -198,7 +198,6 @@ def test_each_is_placed_or_waits_and_positions_have_no_gaps(snap: Snapshot) -> N
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_machines_never_give_more_than_they_have(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -211,7 +210,6 @@ def test_machines_never_give_more_than_they_have(snap: Snapshot) -> None:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_quotas_hold_over_all_groups(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -233,7 +231,6 @@ def test_quotas_hold_over_all_groups(snap: Snapshot) -> None:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_start_times_are_not_undercut(snap: Snapshot) -> None:
     started = placed(schedule(snap))
     assert all(one.not_before is None or one.not_before <= NOW
@@ -241,7 +238,6 @@ def test_start_times_are_not_undercut(snap: Snapshot) -> None:
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_the_parts_does_not_matter(snap: Snapshot, random: Random) -> None:
     def mixed(some: Sequence) -> list:
         return random.sample(list(some), len(some))
@@ -259,7 +255,6 @@ def test_the_order_of_the_parts_does_not_matter(snap: Snapshot, random: Random) 
 
 
 @given(snapshots(modes=["strict"]))
-@settings(deadline=None)
 def test_strict_never_passes(snap: Snapshot) -> None:
     decision = schedule(snap)
     by_id = {one.id: one for one in snap.pending}
@@ -272,7 +267,7 @@ def test_strict_never_passes(snap: Snapshot) -> None:
 
 
 @given(snapshots(bounds=[0.0, 300.0]))
-@settings(max_examples=400, deadline=None)
+@many
 def test_nothing_takes_what_one_before_it_waited_too_long_for(snap: Snapshot) -> None:
     """No placement increases what a protected session before it lacks, on any machine."""
     decision = schedule(snap)
@@ -293,7 +288,7 @@ def test_nothing_takes_what_one_before_it_waited_too_long_for(snap: Snapshot) ->
 
 
 @given(snapshots(bounds=[0.0, 300.0]))
-@settings(max_examples=400, deadline=None)
+@many
 def test_nor_its_quota(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -316,7 +311,6 @@ def test_nor_its_quota(snap: Snapshot) -> None:
 
 
 @given(snapshots(modes=["backfill"], bounds=[math.inf]))
-@settings(deadline=None)
 def test_without_a_bound_nothing_waits_that_would_fit(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -333,7 +327,6 @@ def test_without_a_bound_nothing_waits_that_would_fit(snap: Snapshot) -> None:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_an_idle_cluster_starts_what_fits(snap: Snapshot) -> None:
     for one in snap.pending:
         one = replace(one, agent=None, not_before=None)
@@ -344,7 +337,7 @@ def test_an_idle_cluster_starts_what_fits(snap: Snapshot) -> None:
 
 
 @given(snapshots(), seeds)
-@settings(max_examples=200, deadline=None)
+@many
 def test_verdicts_of_many_are_what_a_pass_with_each_of_them_says(snap: Snapshot, seed: int) -> None:
     random = Random(seed)
     asker = replace(
@@ -415,7 +408,6 @@ def workloads(draw: st.DrawFn) -> tuple[list[Job], list[Agent], GroupRule]:
 
 
 @given(workloads())
-@settings(deadline=None)
 def test_everything_starts_in_the_end(work: tuple[list[Job], list[Agent], GroupRule]) -> None:
     jobs, agents, rule = work
     owners = {"ann": limits(cpu=5, mem=4, fgpu=3), "ben": limits(cpu=5, mem=4, fgpu=3, sessions=1)}
@@ -425,7 +417,7 @@ def test_everything_starts_in_the_end(work: tuple[list[Job], list[Agent], GroupR
 
 
 @given(workloads())
-@settings(max_examples=200, deadline=None)
+@many
 def test_the_first_in_line_starts_as_if_nobody_were_behind_it(
     work: tuple[list[Job], list[Agent], GroupRule],
 ) -> None:

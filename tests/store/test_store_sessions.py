@@ -260,7 +260,8 @@ def test_a_session_that_is_not_there(store: Store) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples // 4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(wishes=st.lists(st.sampled_from(Status), max_size=15))
 def test_a_status_changes_only_along_the_table(store: Store, wishes: list[Status]) -> None:
