@@ -293,6 +293,13 @@ class BackendAI(LoggingConfigurable):
         "held; 0 keeps all for ever. Example: `c.BackendAI.history_days = 365`.",
     ).tag(config=True)
 
+    service = Bool(
+        False,
+        help="Say that the sessions service runs on this site. It starts what no page waits for: "
+        "batch sessions, sessions with a start time, that depend on others, or several at once. "
+        "Without it those are refused. Example: `c.BackendAI.service = True`.",
+    ).tag(config=True)
+
     check_hub_access = Bool(
         True,
         help="At the Hub's start, test from a container that the Hub can be reached, and say "

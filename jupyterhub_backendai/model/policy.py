@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from .catalog import Amounts, Model
 from .slots import Limits
@@ -35,6 +35,18 @@ class Policy(Model):
     max_preopen_ports: int = Field(default=10, ge=0, le=100)
     max_folders: int = Field(default=20, ge=0)
     priority: int = Field(default=10, ge=0, le=100)
+    max_priority: int | None = Field(default=None, ge=0, le=100)
+
+    @model_validator(mode="after")
+    def _priority_is_within(self) -> Policy:
+        if self.max_priority is not None and self.max_priority < self.priority:
+            raise ValueError("max_priority cannot be less than priority, which is 10 by itself")
+        return self
+
+    @property
+    def highest_priority(self) -> int:
+        """The most that a user may ask for: `priority` itself unless `max_priority` is more."""
+        return self.priority if self.max_priority is None else self.max_priority
 
     @property
     def limits(self) -> Limits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -35,10 +36,20 @@ class MountPoint(BaseModel):
     create: bool = False
 
 
+class Work(BaseModel):
+    """What a batch session runs, and after how many seconds it is ended (None: never)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    command: str
+    timeout: int | None = None
+
+
 class SessionRequest(BaseModel):
     """A spec with every choice made: what is queued and, later, run.
 
-    Units: `cpu` and `fgpu` in thousandths, `mem` and `shm` in bytes.
+    Units: `cpu` and `fgpu` in thousandths, `mem` and `shm` in bytes. `count` sessions are started
+    from it, each not before `not_before` and after all of `depends_on` (ids) ended in success.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -63,6 +74,10 @@ class SessionRequest(BaseModel):
     preopen_ports: tuple[int, ...]
     project: str | None
     priority: int
+    batch: Work | None = None
+    not_before: datetime | None = None
+    depends_on: tuple[str, ...] = ()
+    count: int = 1
 
     @property
     def slots(self) -> Slots:
@@ -79,9 +94,24 @@ class AgentFacts:
     capacity: Slots
 
 
+@dataclass(frozen=True, slots=True)
+class KnownSession:
+    """As much of an earlier session as one that depends on it is checked against."""
+
+    id: str
+    name: str
+    type: str
+    ended: bool
+    succeeded: bool
+
+
 @dataclass(frozen=True)
 class Context:
-    """Who asks, and all that the answer depends on."""
+    """Who asks, and all that the answer depends on.
+
+    `service`: whether the site's service is on, which starts what no page waits for. `sessions`
+    are those of this user that the request depends on, by the name or id that it says.
+    """
 
     user: str
     groups: frozenset[str]
@@ -92,6 +122,9 @@ class Context:
     folders_enabled: bool = True
     names_in_use: frozenset[str] = frozenset()
     agents: tuple[AgentFacts, ...] = ()
+    sessions: Mapping[str, KnownSession] = field(default_factory=dict)
+    service: bool = False
+    now: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
     @property
     def policy(self) -> Policy:

@@ -5,13 +5,23 @@ from __future__ import annotations
 from typing import Literal
 
 from . import rules
-from .amounts import AmountChecks, auto_shm, choose_from, offered_names
+from .amounts import auto_shm, choose_from, offered_names
+from .batch import BatchChecks
 from .catalog import Environment, ResourceGroup, Version
 from .errors import Kind, Problem, RequestError, shown
-from .request import AgentFacts, Context, Folder, MountPoint, SessionRequest
-from .spec import Batch, read_spec
+from .request import AgentFacts, Context, Folder, KnownSession, MountPoint, SessionRequest
+from .spec import read_spec
 
-__all__ = ["AgentFacts", "Context", "Folder", "MountPoint", "SessionRequest", "auto_shm", "resolve"]
+__all__ = [
+    "AgentFacts",
+    "Context",
+    "Folder",
+    "KnownSession",
+    "MountPoint",
+    "SessionRequest",
+    "auto_shm",
+    "resolve",
+]
 
 
 def resolve(options: object, context: Context) -> SessionRequest:
@@ -23,7 +33,7 @@ def resolve(options: object, context: Context) -> SessionRequest:
     return _Resolution(spec, errors, context).result()
 
 
-class _Resolution(AmountChecks):
+class _Resolution(BatchChecks):
     """One request on its way. Each step returns its part or notes errors and returns a stand-in."""
 
     def result(self) -> SessionRequest:
@@ -37,6 +47,8 @@ class _Resolution(AmountChecks):
         preset, slots, shm = self.amounts(environment, version, group)
         mounts = self.mounts()
         ports = self.ports(environment)
+        work, start = self.work(), self.start()
+        priority, earlier = self.priority(), self.earlier()
         if self.errors:
             raise RequestError(self.errors)
         threads = max(1, -(-slots.cpu // 1000))
@@ -63,18 +75,17 @@ class _Resolution(AmountChecks):
             mounts=mounts,
             preopen_ports=ports,
             project=project,
-            priority=self.policy.priority,
+            priority=priority,
+            batch=work,
+            not_before=start,
+            depends_on=earlier,
+            count=self.spec.count,
         )
 
     def check_kind(self) -> None:
         """What a later part of the product brings is refused by name, never half done."""
         spec = self.spec
-        if spec.type == "batch":
-            self.fail("type", "not_available", "Batch sessions come soon. Choose interactive.")
-        elif spec.batch not in (None, Batch()):
-            self.fail("batch", "not_batch", "Only a batch session has a command. Remove it.")
-        if spec.count > 1:
-            self.fail("count", "not_available", "Start one session at a time for now.")
+        self.check_service()
         if spec.cluster.size > 1:
             self.fail("cluster.size", "not_available", "A session has one container for now.")
         if spec.owner not in (None, self.context.user):
@@ -82,13 +93,18 @@ class _Resolution(AmountChecks):
 
     def check_name(self) -> None:
         name = self.spec.name
-        if name is not None and name in self.context.names_in_use:
-            self.fail(
-                "name",
-                "in_use",
-                f"You already have a session named {name}. Choose another name, or leave it empty.",
-                Kind.CONFLICT,
-            )
+        if name is None:
+            return
+        for one in rules.numbered(name, self.spec.count):
+            if len(one) > rules.MAX_NAME:
+                message = f"The last one would be {one}, which is too long. Choose a shorter name."
+                self.fail("name", "too_long", message)
+                break
+            if one in self.context.names_in_use:
+                message = f"You already have a session named {one}."
+                message += " Choose another name, or leave it empty."
+                self.fail("name", "in_use", message, Kind.CONFLICT)
+                break
 
     def check_number(self) -> None:
         """Whether there may be a session at all; what is only too many now waits instead."""

@@ -15,6 +15,7 @@ from .errors import Problem, shown
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
 MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"  # a file that every home begins with
+MAX_NAME = 64  # characters of a session's name
 MAX_RANGE = 1000  # ports in one range as people write it; more is a mistake
 
 _NAME = re.compile(r"\w[\w.-]{2,62}\w", re.ASCII)
@@ -101,13 +102,19 @@ def check_session_name(name: str) -> str:
         return name
     if len(name) < 4:
         raise Problem("too_short", "A name has at least 4 characters.")
-    if len(name) > 64:
+    if len(name) > MAX_NAME:
         raise Problem("too_long", "A name has at most 64 characters.")
     if not re.match(r"\w", name, re.ASCII):
         raise Problem("bad_start", "A name begins with a letter, a digit or _.")
     if not re.search(r"\w\Z", name, re.ASCII):
         raise Problem("bad_end", "A name ends with a letter, a digit or _.")
     raise Problem("bad_character", "A name has only letters, digits, -, _ and . in it.")
+
+
+def numbered(name: str, count: int) -> list[str]:
+    """Names of `count` sessions that are started from one: `name-1` to `name-N`; a single one is
+    named as it is."""
+    return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
 
 
 def is_reserved_env(name: str) -> bool:

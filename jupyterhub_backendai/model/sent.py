@@ -49,6 +49,22 @@ PORTS = WithJsonSchema(
         "examples": [[8080, "8000:8002"], "8080, 8081"],
     }
 )
+MOMENT = WithJsonSchema(
+    {
+        "anyOf": [{"type": "string", "maxLength": 64}, {"type": "null"}],
+        "examples": ["2026-12-01T09:00:00Z", "2h"],
+    }
+)
+SPAN = WithJsonSchema(
+    {
+        "anyOf": [
+            {"type": "string", "maxLength": 64},
+            {"type": "integer", "minimum": 0},
+            {"type": "null"},
+        ],
+        "examples": ["2h", "1d 6h", 90],
+    }
+)
 
 
 class _Also:

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    AwareDatetime,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -22,8 +21,9 @@ from pydantic_core import PydanticCustomError
 
 from .catalog import Bytes, Cpu, Fgpu
 from .errors import FieldError, Problem, shown
+from .moments import check_moment, parse_span
 from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
-from .sent import ENV, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS
+from .sent import ENV, MOMENT, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS, SPAN
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
@@ -31,7 +31,8 @@ MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
 MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
 MAX_INNER_ITEMS = 100  # of one inside another; the longest legal one has four
 MAX_ERRORS = 100  # told at once; whoever makes more does not read them
-MAX_PORTS = MAX_VARIABLES = 100
+MAX_PORTS = MAX_VARIABLES = MAX_DEPENDENCIES = 100
+MAX_COMMAND = 32 * 1024  # characters; what is longer belongs in a file
 
 
 def _by(check: Any) -> BeforeValidator:
@@ -61,11 +62,30 @@ def _not_bool(value: object) -> object:
     return value
 
 
+def _span(value: Any) -> object:
+    """A length of time in seconds; none, or 0, is no bound."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and 0 <= value < 10**9 and value == int(value):
+        value = str(int(value))
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise PydanticCustomError("not_text", "Write a length of time such as 2h.")
+    try:
+        return parse_span(value) or None
+    except Problem as problem:
+        raise _custom(problem) from None
+
+
 Whole = Annotated[int, BeforeValidator(_not_bool), OR_TEXT]
 # The bound is on the text inside: on the optional whole it would be applied to None too.
 Text = Annotated[Annotated[str, Field(max_length=255)] | None, NOT_EMPTY]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
+Start = Annotated[str | None, _by(check_moment), MOMENT]
+Span = Annotated[int | None, BeforeValidator(_span), SPAN]
+Reference = Annotated[str, Field(min_length=1, max_length=64)]
+References = Annotated[tuple[Reference, ...], Field(max_length=MAX_DEPENDENCIES)]
 Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NOT_EMPTY]
 
 
@@ -114,11 +134,12 @@ UNREADABLE_MOUNT = Mount.model_construct(folder="", path=None, permission="ro", 
 
 
 class Batch(_Part):
-    """The command of a batch session, when it may start at the earliest, how long it may take."""
+    """The command of a batch session, when it may start at the earliest (a time with its zone, or
+    how long from now), how long it may take (with its unit; read as seconds, None is no bound)."""
 
-    command: Text = None
-    starts_at: Annotated[AwareDatetime | None, NOT_EMPTY] = None
-    timeout: Text = None
+    command: Annotated[Annotated[str, Field(max_length=MAX_COMMAND)] | None, NOT_EMPTY] = None
+    starts_at: Start = None
+    timeout: Span = None
 
 
 class SessionSpec(_Part):
@@ -140,12 +161,14 @@ class SessionSpec(_Part):
     mounts: Annotated[tuple[Mount, ...], Field(max_length=100), OR_NOTHING] = ()
     preopen_ports: Annotated[tuple[int, ...], PORTS] = ()
     batch: Annotated[Batch | None, NOT_EMPTY] = None
+    depends_on: Annotated[References, OR_NOTHING] = ()
+    priority: Annotated[Annotated[Whole, Field(ge=0, le=100)] | None, NOT_EMPTY] = None
     owner: Text = None
     project: Text = None
 
     @field_validator(
         "type", "env", "agent", "resources", "count", "cluster", "threads", "mounts",
-        "preopen_ports", mode="before",
+        "preopen_ports", "depends_on", mode="before",
     )  # fmt: skip
     @classmethod
     def _null_is_default(cls, value: object, info: Any) -> object:
@@ -169,7 +192,6 @@ _MESSAGES = {
     "int_from_float": "Write a whole number.",
     "finite_number": "Write a whole number.",
     "bool_type": "Write true or false.",
-    "timezone_aware": "Write the time with its zone, such as 2026-12-01T09:00:00Z.",
 }
 
 
@@ -191,8 +213,6 @@ def _message(error: Mapping[str, Any]) -> str:
         return f"There can be at most {context['max_length']} of these."
     if kind == "string_too_short":
         return "This is needed."
-    if kind.startswith(("datetime", "date_")):
-        return "Write a time such as 2026-12-01T09:00:00Z."
     return shown(error["msg"], 200)
 
 
@@ -356,3 +376,10 @@ def _without(data: Mapping[str, Any], places: Iterable[tuple[int | str, ...]]) -
         else:
             kept.pop(str(head), None)
     return kept
+
+
+def references(options: object) -> tuple[str, ...]:
+    """Sessions that options name in `depends_on`, for whoever looks them up before `resolve`."""
+    if not isinstance(options, Mapping) or not options.get("depends_on"):
+        return ()
+    return read_spec({"depends_on": options["depends_on"]})[0].depends_on

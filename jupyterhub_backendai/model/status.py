@@ -57,7 +57,6 @@ class Phase(str, Enum):
 
 
 S = Status
-_ON_THE_WAY = frozenset({S.SCHEDULED, S.PREPARING, S.PULLING, S.CREATING})
 
 # From each status, where it may go. A failed attempt before RUNNING may go back to PENDING (it is
 # tried again); once containers may exist the way to an end leads through TERMINATING, which is
@@ -74,9 +73,15 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
     S.CANCELLED: frozenset(),
     S.ERROR: frozenset(),
 }
-HOLDING: frozenset[Status] = _ON_THE_WAY | {S.RUNNING, S.TERMINATING}
+ON_THE_WAY = frozenset({S.SCHEDULED, S.PREPARING, S.PULLING, S.CREATING})
+HOLDING: frozenset[Status] = ON_THE_WAY | {S.RUNNING, S.TERMINATING}
 LIVE: frozenset[Status] = frozenset(s for s in Status if TRANSITIONS[s])
 FINAL: frozenset[Status] = frozenset(s for s in Status if not TRANSITIONS[s])
+
+
+# A start that failed is tried again where another try may go better, five times in a phase.
+MAX_TRIES = 5
+RETRYABLE = frozenset({"agent_unreachable", "engine_error", "hub_restarted", "hub_refused"})
 
 
 class IllegalTransition(Exception):

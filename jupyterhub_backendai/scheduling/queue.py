@@ -2,12 +2,15 @@
 
 One pass goes through all pending sessions, highest priority first, then oldest, and starts each
 one that its quotas and a machine admit. Quotas hold over all resource groups; each group has its
-own line. What belongs to a session alone (its start time, a quota, the one machine that its user
-picked) lets those behind it go on. Where a session finds no room:
+own line. What belongs to a session alone (its start time, what it depends on, a quota, the one
+machine that its user picked) lets those behind it go on. Where a session finds no room:
 
 * in a *strict* group everything behind it waits;
 * in a *backfill* group smaller ones may pass it until it has waited for `max_bypass` seconds. From
   then on it is *protected*: nothing behind it may take what it waits for.
+
+What waited too long, or depends on what did not end in success, waits no more: it is ended, and
+with it what depends on it.
 
 Why nothing starves
 -------------------
@@ -42,11 +45,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..model.slots import Slots
+from . import reasons
 from .placement import Machine, amounts
 from .reasons import STARTS_NOW
-from .snapshot import Decision, Pending, Placement, Snapshot
+from .snapshot import Code, Decision, Ending, Pending, Placement, Snapshot
 from .state import Cause, Group, State
 from .waits import OUT_OF_LINE, explain, explain_one
+
+# What waits for one of these has nobody before it, whatever its place in line.
+_BY_ITSELF: frozenset[Code] = frozenset({"not_before", "dependency"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +68,10 @@ class Verdict:
 def schedule(snapshot: Snapshot) -> Decision:
     """One pass. The same snapshot, in whatever order its parts come, gives the same decision."""
     state = State(snapshot)
-    placements, waiting = _walk(state, sorted(snapshot.pending, key=_turn))
-    return Decision(tuple(placements), explain(state, waiting))
+    placements, waiting, endings = _walk(state, sorted(snapshot.pending, key=turn))
+    if endings:
+        waiting = _with_dependents(waiting, endings)
+    return Decision(tuple(placements), explain(state, waiting), tuple(endings))
 
 
 def verdicts(snapshot: Snapshot, candidates: Sequence[Pending]) -> list[Verdict]:
@@ -71,12 +80,12 @@ def verdicts(snapshot: Snapshot, candidates: Sequence[Pending]) -> list[Verdict]
     All of them have the same id, priority and submission time. So one pass up to their turn is
     the same for all, and what follows it too, for all that do not hold those behind them back.
     """
-    line = sorted(snapshot.pending, key=_turn)
-    turn = bisect_left(line, _turn(candidates[0]), key=_turn) if candidates else 0
-    before, behind = line[:turn], line[turn:]
+    line = sorted(snapshot.pending, key=turn)
+    theirs = bisect_left(line, turn(candidates[0]), key=turn) if candidates else 0
+    before, behind = line[:theirs], line[theirs:]
     with_all = replace(snapshot, pending=(*line, *candidates))
     state = State(with_all)
-    _, waiting = _walk(state, before)
+    _, waiting, _ = _walk(state, before)
     ahead = Counter(pending.group for pending, cause in waiting if cause not in OUT_OF_LINE)
     outcomes = [_decide(state, candidate) for candidate in candidates]
     holding_back = [
@@ -100,7 +109,7 @@ def verdicts(snapshot: Snapshot, candidates: Sequence[Pending]) -> list[Verdict]
         if code == "never_fits":
             found.append(Verdict("never", reason, 0))
         else:
-            found.append(Verdict("waits", reason, 0 if code == "not_before" else place))
+            found.append(Verdict("waits", reason, 0 if code in _BY_ITSELF else place))
     return found
 
 
@@ -123,23 +132,61 @@ def _effect(state: State, candidate: Pending, cause: Cause, any_behind: bool) ->
 
 def _walk(
     state: State, line: Iterable[Pending]
-) -> tuple[list[Placement], list[tuple[Pending, Cause]]]:
-    """Goes through a part of the line: who starts, and what stopped each of the others."""
+) -> tuple[list[Placement], list[tuple[Pending, Cause]], list[Ending]]:
+    """Goes through a part of the line: who starts, what stopped each of the others, and which of
+    those wait no more."""
     placements: list[Placement] = []
     waiting: list[tuple[Pending, Cause]] = []
+    endings: list[Ending] = []
     for pending in line:
         outcome = _decide(state, pending)
         if isinstance(outcome, Machine):
             _take(state, pending, outcome)
             placements.append(Placement(pending.id, outcome.name))
+        elif (ending := _ending(state, pending, outcome)) is not None:
+            endings.append(ending)
         else:
             waiting.append((pending, outcome))
             _protect(state, pending, outcome)
-    return placements, waiting
+    return placements, waiting, endings
 
 
-def _turn(pending: Pending) -> tuple[int, float, str]:
+def turn(pending: Pending) -> tuple[int, float, str]:
+    """What the line is sorted by: the highest priority first, then the oldest."""
     return (-pending.priority, pending.submitted_at, pending.id)
+
+
+def _ending(state: State, pending: Pending, cause: Cause) -> Ending | None:
+    """Whether what does not start now waits no more."""
+    failed = next((one for one in pending.dependencies if one.failed), None)
+    if failed is not None:
+        reason = reasons.dependency_failed(failed.name)
+        return Ending(pending.id, "dependency_failed", reason)
+    rule = state.groups[pending.group].rule
+    since = max(pending.could_start_at, pending.pending_since or 0.0)
+    if not rule.pending_timeout or pending.dependencies or state.now - since < rule.pending_timeout:
+        return None
+    reason = reasons.pending_timeout(rule.name, rule.pending_timeout)
+    return Ending(pending.id, "pending_timeout", reason)
+
+
+def _with_dependents(
+    waiting: list[tuple[Pending, Cause]], endings: list[Ending]
+) -> list[tuple[Pending, Cause]]:
+    """Ends what depends on what was ended, and so on. They wait for a session, so they held
+    nothing back and nothing was decided by them. Returns those that go on waiting."""
+    dependents: dict[str, list[tuple[Pending, str]]] = {}
+    for pending, _ in waiting:
+        for one in pending.dependencies:
+            dependents.setdefault(one.session_id, []).append((pending, one.name))
+    over: set[str] = set()
+    for ending in endings:  # which grows while we go
+        for pending, name in dependents.get(ending.session_id, ()):
+            if pending.id not in over:
+                over.add(pending.id)
+                reason = reasons.dependency_failed(name)
+                endings.append(Ending(pending.id, "dependency_failed", reason))
+    return [(pending, cause) for pending, cause in waiting if pending.id not in over]
 
 
 def _decide(state: State, pending: Pending) -> Machine | Cause:
@@ -153,6 +200,8 @@ def _decide(state: State, pending: Pending) -> Machine | Cause:
     hopeless = _no_machine(group, pending)
     if hopeless == "never":
         return "never"
+    if pending.dependencies:
+        return "dependency"
     if pending.not_before is not None and pending.not_before > state.now:
         return "not_before"
     if hopeless is not None:
@@ -200,7 +249,7 @@ def _take(state: State, pending: Pending, machine: Machine) -> None:
 
 def _protect(state: State, pending: Pending, cause: Cause) -> None:
     """Hold those behind it back as far as the rules say; the argument is at the top."""
-    if cause in {"never", "not_before", "no_agent"}:
+    if cause in OUT_OF_LINE or cause == "no_agent":
         return
     group = state.groups[pending.group]
     strict = group.rule.mode == "strict"
@@ -221,7 +270,4 @@ def _protect(state: State, pending: Pending, cause: Cause) -> None:
 
 def _waited(state: State, pending: Pending) -> float:
     """Seconds since it could have started."""
-    since = pending.submitted_at
-    if pending.not_before is not None:
-        since = max(since, pending.not_before)
-    return state.now - since
+    return state.now - pending.could_start_at

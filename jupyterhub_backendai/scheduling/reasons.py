@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from ..model.moments import span_words
 from ..model.slots import Limits, Slots, format_bytes, format_slot, format_thousandths
 
 _WORDS = (
@@ -169,6 +170,27 @@ def not_before(start: float) -> str:
     """A start time (seconds since the epoch) that has not come."""
     moment = datetime.fromtimestamp(start, timezone.utc)
     return f"Starts at {moment:%Y-%m-%d %H:%M} UTC or later, when there is room."
+
+
+def dependency(names: Sequence[str]) -> str:
+    """Sessions that it depends on have not ended."""
+    if len(names) == 1:
+        return f"Starts when {names[0]} has ended in success."
+    named = list(names) if len(names) <= 3 else [*names[:2], f"{number(len(names) - 2)} others"]
+    return f"Starts when {_all(named)} have ended in success."
+
+
+def dependency_failed(name: str) -> str:
+    """A session that it depends on will never end in success."""
+    return f"{name} has not ended in success, and this session was to start only after that."
+
+
+def pending_timeout(group: str, timeout: float) -> str:
+    """It waited for as long as a session may wait there; `timeout` in seconds."""
+    return (
+        f"It did not start within {span_words(timeout)}, the longest that a session waits in "
+        f"{group}. Ask for less, or start it again later."
+    )
 
 
 def no_machine(group: str) -> str:

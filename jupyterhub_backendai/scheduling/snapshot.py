@@ -21,16 +21,36 @@ Code = Literal[
     "project_quota",
     "project_sessions",
     "not_before",
+    "dependency",
     "no_agent",
     "never_fits",
 ]
 """Why a session waits, as one word of a bounded set (history rows and metrics labels use it)."""
 
 
+EndCode = Literal["dependency_failed", "pending_timeout"]
+"""Why a session waits no more although it never started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """An earlier session of the same owner that has not ended in success: not yet, or never
+    (`failed`)."""
+
+    session_id: str
+    name: str
+    failed: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Pending:
     """A session that waits. `group` is its resource group, `agent` the one agent that its user
-    picked, `avoid` the agents that failed it lately (used only if nothing else fits)."""
+    picked, `avoid` the agents that failed it lately (used only if nothing else fits).
+
+    `ready_at` is when the last of what it depended on ended; `pending_since` when it came into
+    line the last time, where that is not when it was submitted: a start may fail and be tried
+    again, and its place in line is still that of its submission.
+    """
 
     id: str
     owner: str
@@ -42,6 +62,14 @@ class Pending:
     agent: str | None = None
     not_before: float | None = None
     avoid: frozenset[str] = frozenset()
+    dependencies: tuple[Dependency, ...] = ()
+    ready_at: float | None = None
+    pending_since: float | None = None
+
+    @property
+    def could_start_at(self) -> float:
+        """Since when nothing but room and quotas has kept it, as far as that is in the past."""
+        return max(self.submitted_at, self.not_before or 0.0, self.ready_at or 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +100,15 @@ class GroupRule:
 
     `max_bypass` is in seconds: what has waited as long is passed by nothing that needs what it
     waits for (0: never passed, infinity: no bound). It has no meaning for room in a strict queue,
-    where nothing is passed at all.
+    where nothing is passed at all. What has waited for `pending_timeout` seconds (0: no bound)
+    since it could have started waits no more.
     """
 
     name: str
     mode: Literal["backfill", "strict"] = "backfill"
     max_bypass: float = 900.0
     selection: Literal["concentrated", "dispersed"] = "concentrated"
+    pending_timeout: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +150,18 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """A session that waits no more, and will not start. `reason` is a sentence for its owner."""
+
+    session_id: str
+    code: EndCode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
-    """The answer of one pass: each pending session is in exactly one of the two, in order."""
+    """The answer of one pass: each pending session is in exactly one of the three, in order."""
 
     placements: tuple[Placement, ...]
     waits: tuple[Wait, ...]
+    endings: tuple[Ending, ...] = ()

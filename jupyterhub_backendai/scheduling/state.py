@@ -12,7 +12,9 @@ from .quotas import Account, count
 from .reasons import Machines
 from .snapshot import Agent, GroupRule, Holding, Pending, Snapshot
 
-Cause = Literal["never", "not_before", "no_agent", "owner", "project", "closed", "agent", "room"]
+Cause = Literal[
+    "never", "dependency", "not_before", "no_agent", "owner", "project", "closed", "agent", "room",
+]  # fmt: skip
 """What stopped a session, at the moment when its turn came."""
 
 

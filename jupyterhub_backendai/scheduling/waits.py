@@ -17,7 +17,7 @@ from .state import Cause, Group, State
 
 Told = tuple[Code, str, Result]
 
-OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "not_before"})
+OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "dependency", "not_before"})
 """Causes of those that stand behind the line; see `explain`."""
 
 
@@ -62,6 +62,9 @@ class _Sentences:
         group = self._state.groups[pending.group]
         if cause == "never":
             return "never_fits", self._never(group, pending), Result.NEED_RETRY
+        if cause == "dependency":
+            names = [one.name for one in pending.dependencies]
+            return "dependency", reasons.dependency(names), Result.SKIPPED
         if cause == "not_before":
             start = reasons.not_before(pending.not_before or 0.0)
             return "not_before", start, Result.SKIPPED

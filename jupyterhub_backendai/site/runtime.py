@@ -18,7 +18,8 @@ from ..engine.base import EngineError
 from ..engine.docker import DockerEngine
 from ..engine.settings import SiteSettings
 from ..model.resolve import AgentFacts, Context
-from ..model.status import IllegalTransition, Phase, Status
+from ..model.spec import references
+from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
 from . import retention
 from .clock import utcnow
@@ -32,7 +33,7 @@ DB_THREADS = 4
 MAX_RACES = 10  # looks at a session that somebody else keeps moving
 
 # Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
-FAILED = frozenset({"start_failed", "image_missing", "start_timeout", "hub_restarted", "folder"})
+FAILED = RETRYABLE | {"start_failed", "image_missing", "start_timeout", "folder"}
 
 
 class Site:
@@ -153,13 +154,17 @@ class Site:
                 self.log.error("Agent %s is not available: %s", report.name, report.reason)
         await self.db(self.store.report_agents, reports, now=utcnow())
 
-    async def context(self, user: str, groups: frozenset[str], admin: bool) -> Context:
-        """All that a request of this user is checked against."""
+    async def context(
+        self, user: str, groups: frozenset[str], admin: bool, options: object = None
+    ) -> Context:
+        """All that a request of this user is checked against; `options` are those of the request,
+        for the sessions that they name."""
         await self.ready()
-        names, agents, folders = await asyncio.gather(
+        names, agents, folders, earlier = await asyncio.gather(
             self.db(self.store.live_names, user),
             self.db(self.store.agents),
             self.folders.of(user, groups),
+            self.db(self.store.find_sessions, user, references(options)),
         )
         return Context(
             user=user,
@@ -171,6 +176,9 @@ class Site:
             folders_enabled=self.folders.enabled,
             names_in_use=names,
             agents=tuple(AgentFacts(a.name, a.group, a.capacity) for a in agents),
+            sessions=earlier,
+            service=self.configuration.service,
+            now=utcnow(),
         )
 
     async def move(self, session_id: str, to: Status, phase: Phase, **more: Any) -> Session:

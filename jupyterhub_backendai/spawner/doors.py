@@ -9,7 +9,7 @@ from typing import Any
 from traitlets import Dict, HasTraits, default
 
 from ..model.catalog import Catalog
-from ..model.errors import RequestError
+from ..model.errors import FieldError, RequestError
 from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
 from ..site.runtime import Site
@@ -111,10 +111,10 @@ class OptionDoors(HasTraits):
             "A link filled in this form. Look it through, then launch.", reason="link", status=200
         )
 
-    async def request_context(self) -> Context:
-        """Who asks and all that the answer depends on."""
+    async def request_context(self, options: object = None) -> Context:
+        """Who asks and all that the answer to these options depends on."""
         groups = frozenset(group.name for group in self.user.orm_user.groups)
-        context = await self.site.context(self.user.name, groups, bool(self.user.admin))
+        context = await self.site.context(self.user.name, groups, bool(self.user.admin), options)
         catalog = self.site_catalog()
         if catalog is not context.catalog:
             context = replace(context, catalog=catalog)
@@ -125,12 +125,16 @@ class OptionDoors(HasTraits):
         start that is under way. Raises `SessionSpawnError` with every error.
         """
         options, image_allowed = await self.read_image_option(dict(options or {}))
-        context = await self.request_context()
+        context = await self.request_context(options)
         if image_allowed:
             policy = context.policy.model_copy(update={"manual_image": True})
             context = _with_policy(context, policy)
         try:
-            return resolve(options, context)
+            request = resolve(options, context)
+            if request.count > 1:
+                message = "A server of the Hub is one session. Start several through the service."
+                raise RequestError([FieldError("count", "one_server", message)])
+            return request
         except RequestError as error:
             self.forms.refused(error.errors)
             raise SessionSpawnError.refused(error) from None

@@ -173,6 +173,7 @@ class SessionSpawner(OptionDoors, Spawner):
                 name=request.name or self._free_name(names),
                 driver=site.run_id,
                 max_pending=policy.max_pending,
+                asked=self.user_options,
                 now=utcnow(),
             )
         except RequestError as error:

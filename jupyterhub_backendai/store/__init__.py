@@ -3,7 +3,10 @@
 Everything here is synchronous and thread-safe; callers on an event loop run it in threads.
 """
 
-from .errors import NotFound, Unavailable
+from .errors import Changed, NotFound, Unavailable
+from .feed import Change
+from .history import HistoryFilter
+from .launches import Launch
 from .queries import Filter
 from .records import (
     AgentReport,
@@ -19,9 +22,13 @@ from .store import Store
 __all__ = [
     "AgentReport",
     "AgentState",
+    "Change",
+    "Changed",
     "Filter",
     "HistoryEntry",
+    "HistoryFilter",
     "Kernel",
+    "Launch",
     "NotFound",
     "Session",
     "SessionResult",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 
 class NotFound(LookupError):
-    """There is no session with this id."""
+    """There is no session (or whatever `what` says) with this id."""
 
-    def __init__(self, session_id: str) -> None:
-        super().__init__(f"there is no session {session_id}")
+    def __init__(self, session_id: str, what: str = "session") -> None:
+        super().__init__(f"there is no {what} {session_id}")
         self.session_id = session_id
+
+
+class Changed(Exception):
+    """Somebody else changed the session since the caller read it: it has `version` now."""
+
+    def __init__(self, session_id: str, version: int) -> None:
+        super().__init__(f"session {session_id} has changed; its version is {version} now")
+        self.session_id = session_id
+        self.version = version
 
 
 class Unavailable(Exception):

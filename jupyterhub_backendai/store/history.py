@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session as Transaction
 
 from ..model.status import Phase, Result, Status
@@ -84,6 +84,62 @@ def entries(db: Transaction, session_id: str) -> list[HistoryEntry]:
         select(HistoryRow).where(HistoryRow.session_id == session_id).order_by(HistoryRow.id.desc())
     )
     return [entry_of(row) for row in rows]
+
+
+HistoryOrder = Literal["updated_at", "created_at", "phase", "result", "attempts"]
+
+_ORDERS = {
+    "updated_at": HistoryRow.updated_at,
+    "created_at": HistoryRow.created_at,
+    "phase": HistoryRow.phase,
+    "result": HistoryRow.result,
+    "attempts": HistoryRow.attempts,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryFilter:
+    """Which rows of a history are wanted; None is all. `message` is any part of one."""
+
+    phase: Phase | None = None
+    result: Result | None = None
+    from_status: Status | None = None
+    to_status: Status | None = None
+    error_code: str | None = None
+    message: str | None = None
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The filter as conditions of a query."""
+        wanted: list[ColumnElement[bool]] = []
+        for name in ("phase", "result", "from_status", "to_status"):
+            value = getattr(self, name)
+            if value is not None:
+                wanted.append(getattr(HistoryRow, name) == value.value)
+        if self.error_code is not None:
+            wanted.append(HistoryRow.error_code == self.error_code)
+        if self.message is not None:
+            wanted.append(HistoryRow.message.icontains(self.message, autoescape=True))
+        return wanted
+
+
+def page(
+    db: Transaction,
+    session_id: str,
+    wanted: HistoryFilter,
+    order: HistoryOrder,
+    descending: bool,
+    limit: int,
+    offset: int,
+) -> tuple[list[HistoryEntry], int]:
+    """One page of a session's history, and how many rows the whole has."""
+    conditions = [HistoryRow.session_id == session_id, *wanted.conditions()]
+    total = db.scalar(select(func.count()).select_from(HistoryRow).where(*conditions)) or 0
+    key = _ORDERS[order]
+    ordered = [key.desc(), HistoryRow.id.desc()] if descending else [key, HistoryRow.id]
+    rows = db.scalars(
+        select(HistoryRow).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
+    )
+    return [entry_of(row) for row in rows], total
 
 
 def storable(sentence: str) -> str:

@@ -18,17 +18,26 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select, text, update
 from sqlalchemy.orm import Session as Transaction
+from sqlalchemy.orm import aliased
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
 from ..model.slots import Limits, Slots
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..scheduling.queue import schedule
-from ..scheduling.snapshot import Agent, GroupRule, Pending, Placement, Snapshot, Wait
+from ..scheduling.snapshot import (
+    Agent,
+    Dependency,
+    Ending,
+    GroupRule,
+    Pending,
+    Snapshot,
+    Wait,
+)
 from . import agents, sessions
 from .history import Outcome
-from .records import Session
-from .tables import LIVE, AllocationRow, HistoryRow, SessionRow, table
+from .records import Session, SessionResult
+from .tables import LIVE, AllocationRow, DependencyRow, HistoryRow, SessionRow, table
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
 AVOID_FOR = timedelta(hours=1)  # how long an agent on which a session failed is avoided for it
@@ -69,10 +78,13 @@ def run(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) ->
     """
     waiting = _waiting(db, now)
     decision = schedule(_snapshot(db, waiting, policies, catalog, now))
-    placed = [_place(db, p, waiting[p.session_id].pending, now) for p in decision.placements]
+    placed = sessions.place(db, {p.session_id: p.agent for p in decision.placements}, now)
+    _grant(db, placed, now)
+    for ending in decision.endings:
+        _end(db, ending, now)
     _tell(db, decision.waits, waiting)
     _note(db, decision.waits, waiting, now)
-    return [session for session in placed if session is not None]
+    return placed
 
 
 def _waiting(db: Transaction, now: datetime) -> dict[str, _Waiting]:
@@ -86,7 +98,8 @@ def _waiting(db: Transaction, now: datetime) -> dict[str, _Waiting]:
     query = (
         select(
             of.id, of.owner, of.project, of.resource_group, of.cpu, of.mem, of.fgpu, of.priority,
-            of.submitted_at, of.agent_wanted, of.not_before, of.reason_code, of.reason, of.position,
+            of.submitted_at, of.status_changed_at, of.agent_wanted, of.not_before, of.reason_code,
+            of.reason, of.position,
             last.id.label("last_id"), last.phase, last.error_code, last.to_status, last.result,
             last.updated_at,
         )
@@ -94,11 +107,14 @@ def _waiting(db: Transaction, now: datetime) -> dict[str, _Waiting]:
         .outerjoin(HistoryRow, HistoryRow.id == newest)
         .where(text(LIVE), SessionRow.status == Status.PENDING.value)
     )  # fmt: skip
-    avoided = _avoided(db, now)
-    return {row.id: _read(row, avoided.get(row.id, frozenset())) for row in db.execute(query)}
+    avoided, awaited = _avoided(db, now), _awaited(db)
+    return {
+        row.id: _read(row, avoided.get(row.id, frozenset()), awaited.get(row.id, ()))
+        for row in db.execute(query)
+    }
 
 
-def _read(row: Any, avoid: frozenset[str]) -> _Waiting:
+def _read(row: Any, avoid: frozenset[str], awaited: Sequence[Any]) -> _Waiting:
     pending = Pending(
         id=row.id,
         owner=row.owner,
@@ -110,6 +126,13 @@ def _read(row: Any, avoid: frozenset[str]) -> _Waiting:
         agent=row.agent_wanted,
         not_before=row.not_before.timestamp() if row.not_before else None,
         avoid=avoid,
+        dependencies=tuple(
+            Dependency(one.id, one.name, failed=Status(one.status).is_final)
+            for one in awaited
+            if not _succeeded(one)
+        ),
+        ready_at=max((one.ended_at.timestamp() for one in awaited if one.ended_at), default=None),
+        pending_since=row.status_changed_at.timestamp(),
     )
     latest = None
     if row.last_id is not None:
@@ -117,6 +140,29 @@ def _read(row: Any, avoid: frozenset[str]) -> _Waiting:
             row.last_id, row.phase, row.error_code, row.to_status, row.result, row.updated_at
         )
     return _Waiting(pending, (row.reason_code, row.reason, row.position), latest)
+
+
+def _succeeded(row: Any) -> bool:
+    return Status(row.status).is_final and row.result == SessionResult.SUCCESS.value
+
+
+def _awaited(db: Transaction) -> dict[str, list[Any]]:
+    """What sessions that wait depend on, by the id of the one that waits."""
+    waits, other = aliased(SessionRow), aliased(SessionRow)
+    rows = db.execute(
+        select(
+            DependencyRow.session_id, other.id, other.name, other.status, other.result,
+            other.ended_at,
+        )
+        .join(waits, waits.id == DependencyRow.session_id)
+        .join(other, other.id == DependencyRow.depends_on)
+        .where(waits.status == Status.PENDING.value)
+        .order_by(other.submitted_at, other.id)
+    )  # fmt: skip
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        found.setdefault(row.session_id, []).append(row)
+    return found
 
 
 def _avoided(db: Transaction, now: datetime) -> dict[str, frozenset[str]]:
@@ -152,7 +198,9 @@ def _snapshot(
 
 
 def _rule(group: ResourceGroup) -> GroupRule:
-    return GroupRule(group.name, group.queue, group.max_bypass, group.selection)
+    return GroupRule(
+        group.name, group.queue, group.max_bypass, group.selection, group.pending_timeout
+    )
 
 
 def _owner_limits(db: Transaction, policies: Policies) -> dict[str, Limits]:
@@ -170,31 +218,36 @@ def _owner_limits(db: Transaction, policies: Policies) -> dict[str, Limits]:
     return {owner: policies.of(owner, groups).limits for owner, groups in rows}
 
 
-def _place(
-    db: Transaction, placement: Placement, pending: Pending, now: datetime
-) -> Session | None:
-    """Grants a place; None where the session was cancelled since the pass began."""
+def _grant(db: Transaction, placed: Sequence[Session], now: datetime) -> None:
+    """Notes what each of those that were placed holds there."""
+    values = [
+        {
+            "session_id": session.id,
+            "kernel": MAIN_KERNEL,
+            "agent": session.agent,
+            "created_at": now,
+            **session.slots.as_dict(),
+        }
+        for session in placed
+    ]
+    if values:
+        db.connection().execute(insert(table(AllocationRow)), values)
+
+
+def _end(db: Transaction, ending: Ending, now: datetime) -> None:
+    """Takes one out of line for good, unless it was cancelled since the pass began."""
+    result = Result.EXPIRED if ending.code == "pending_timeout" else Result.GIVE_UP
     outcome = Outcome(
-        Phase.SCHEDULE, Result.SUCCESS, to_status=Status.SCHEDULED, message="schedule success"
-    )
+        Phase.SCHEDULE, result, to_status=Status.CANCELLED, error_code=ending.code,
+        message=ending.reason,
+    )  # fmt: skip
     try:
-        session = sessions.move(
-            db, placement.session_id, outcome, now=now, expect=Status.PENDING,
-            agent=placement.agent,
+        sessions.move(
+            db, ending.session_id, outcome, now=now, expect=Status.PENDING,
+            reason_code=ending.code, reason=ending.reason,
         )  # fmt: skip
     except IllegalTransition:
-        return None
-    db.add(
-        AllocationRow(
-            session_id=session.id,
-            kernel=MAIN_KERNEL,
-            agent=placement.agent,
-            created_at=now,
-            **pending.slots.as_dict(),
-        )  # fmt: skip
-    )
-    db.flush()
-    return session
+        return
 
 
 def _tell(db: Transaction, waits: Sequence[Wait], waiting: Mapping[str, _Waiting]) -> None:

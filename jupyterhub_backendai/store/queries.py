@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, func, select, text
 from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.orm import Session as Transaction
 
+from ..model.request import KnownSession
 from ..model.status import Status
 from .errors import NotFound
-from .records import Kernel, Session, kernel_of, session_of
-from .tables import LIVE, KernelRow, SessionRow
+from .records import Kernel, Session, SessionResult, kernel_of, session_of
+from .tables import LIVE, DependencyRow, KernelRow, SessionRow
 
 Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at"]
 
@@ -29,13 +31,17 @@ _ORDERS: dict[str, InstrumentedAttribute[Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which sessions a list shows; None is all of them."""
+    """Which sessions a list shows; None is all of them. `name` is any part of a name, in capitals
+    or not; `submitted_from` is included, `submitted_until` is not."""
 
     owner: str | None = None
     statuses: Collection[Status] | None = None
     type: str | None = None
     resource_group: str | None = None
     project: str | None = None
+    name: str | None = None
+    submitted_from: datetime | None = None
+    submitted_until: datetime | None = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The filter as conditions of a query."""
@@ -50,6 +56,12 @@ class Filter:
             wanted.append(SessionRow.resource_group == self.resource_group)
         if self.project is not None:
             wanted.append(SessionRow.project == self.project)
+        if self.name is not None:
+            wanted.append(SessionRow.name.icontains(self.name, autoescape=True))
+        if self.submitted_from is not None:
+            wanted.append(SessionRow.submitted_at >= self.submitted_from)
+        if self.submitted_until is not None:
+            wanted.append(SessionRow.submitted_at < self.submitted_until)
         return wanted
 
 
@@ -65,6 +77,46 @@ def get_many(db: Transaction, session_ids: Collection[str]) -> dict[str, Session
     """The sessions of these ids, by id; an id without a session is left out."""
     rows = db.scalars(select(SessionRow).where(SessionRow.id.in_(session_ids)))
     return {row.id: session_of(row) for row in rows}
+
+
+def find(db: Transaction, owner: str, references: Collection[str]) -> dict[str, KnownSession]:
+    """The owner's sessions of these ids or names, by what was asked for; of sessions with the
+    same name the newest."""
+    of = SessionRow
+    rows = db.execute(
+        select(of.id, of.name, of.type, of.status, of.result)
+        .where(of.owner == owner, of.id.in_(references) | of.name.in_(references))
+        .order_by(of.submitted_at, of.id)
+    ).all()
+    found = {}
+    for by in ("name", "id"):  # the id has the last word
+        for row in rows:
+            ended = Status(row.status).is_final
+            succeeded = ended and row.result == SessionResult.SUCCESS.value
+            known = KnownSession(row.id, row.name, row.type, ended, succeeded)
+            if getattr(row, by) in references:
+                found[getattr(row, by)] = known
+    return found
+
+
+def dependencies(db: Transaction, session_id: str) -> list[Session]:
+    """Sessions that this one depends on, oldest first."""
+    return _linked(db, DependencyRow.depends_on, DependencyRow.session_id, session_id)
+
+
+def dependents(db: Transaction, session_id: str) -> list[Session]:
+    """Sessions that depend on this one, oldest first."""
+    return _linked(db, DependencyRow.session_id, DependencyRow.depends_on, session_id)
+
+
+def _linked(db: Transaction, wanted: Any, given: Any, session_id: str) -> list[Session]:
+    rows = db.scalars(
+        select(SessionRow)
+        .join(DependencyRow, wanted == SessionRow.id)
+        .where(given == session_id)
+        .order_by(SessionRow.submitted_at, SessionRow.id)
+    )
+    return [session_of(row) for row in rows]
 
 
 def of_server(db: Transaction, owner: str, server_name: str, *, live: bool) -> Session | None:

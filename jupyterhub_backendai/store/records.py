@@ -29,7 +29,8 @@ class Session:
     `name` is what the owner reads, `server_name` the Hub's ('' is the default server). `agent` is
     where it is placed, and stays after its end; None while it waits. `driver` is the process run
     that works on it. `position` counts from 1. `reason` is a sentence for the owner. `slots` in
-    thousandths and bytes; times in UTC.
+    thousandths and bytes; times in UTC. `version` grows with each change that two people could
+    make at once. `asked` are the options as sent, less what looks secret.
     """
 
     id: str
@@ -57,6 +58,8 @@ class Session:
     ended_at: datetime | None
     not_before: datetime | None
     version: int
+    asked: Mapping[str, Any] | None
+    batch_started_at: datetime | None
 
     @property
     def slots(self) -> Slots:
@@ -204,6 +207,8 @@ def session_of(row: SessionRow) -> Session:
         ended_at=row.ended_at,
         not_before=row.not_before,
         version=row.version,
+        asked=row.asked,
+        batch_started_at=row.batch_started_at,
     )
 
 

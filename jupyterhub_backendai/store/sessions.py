@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import delete, exists, func, select, text, update
+from sqlalchemy import delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session as Transaction
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
+from ..model.secrets import redacted
 from ..model.status import IllegalTransition, Phase, Result, Status, check_transition
-from . import history
-from .errors import NotFound
+from . import history, launches
+from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import KernelFacts, Session, SessionResult, session_of
-from .tables import LIVE, AllocationRow, KernelRow, SessionRow, table
+from .tables import (
+    LIVE,
+    UNNUMBERED,
+    AllocationRow,
+    DependencyRow,
+    HistoryRow,
+    KernelRow,
+    SessionRow,
+    table,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +42,7 @@ class Submission:
     name: str
     driver: str | None
     max_pending: int | None
-    not_before: datetime | None
+    asked: Mapping[str, Any] | None
 
     def row(self, now: datetime) -> SessionRow:
         """The row of the new session."""
@@ -62,19 +73,33 @@ class Submission:
             driver=self.driver,
             submitted_at=now,
             status_changed_at=now,
-            not_before=self.not_before,
+            not_before=request.not_before,
             version=1,
+            asked=None if self.asked is None else redacted(self.asked),
+            batch_started_at=None,
         )
 
 
-def submit(db: Transaction, submission: Submission, now: datetime) -> Session:
-    """Adds a session that waits. Raises `RequestError`, see `taken`."""
-    errors = taken(db, submission)
+def submit(db: Transaction, together: Sequence[Submission], now: datetime) -> list[Session]:
+    """Adds sessions of one owner that wait, all or none; they are one launch.
+
+    Raises `RequestError`, see `taken`.
+    """
+    errors = taken(db, together)
     if errors:
         raise RequestError(errors)
+    first = together[0]
+    if first.asked is not None:
+        launches.add(db, first.owner, first.name, first.asked, now)
+    return [_add(db, submission, now) for submission in together]
+
+
+def _add(db: Transaction, submission: Submission, now: datetime) -> Session:
     row = submission.row(now)
     db.add(row)
     db.flush()
+    for earlier in submission.request.depends_on:
+        db.add(DependencyRow(session_id=row.id, depends_on=earlier))
     first = Outcome(
         Phase.SUBMIT, Result.SUCCESS, None, Status.PENDING, message=f"{Phase.SUBMIT.value} success"
     )
@@ -82,26 +107,37 @@ def submit(db: Transaction, submission: Submission, now: datetime) -> Session:
     return session_of(row)
 
 
-def taken(db: Transaction, submission: Submission) -> list[FieldError]:
-    """What stands in the way of a submission: its name, its server, too many that wait."""
+def taken(db: Transaction, together: Sequence[Submission]) -> list[FieldError]:
+    """What stands in the way of submissions of one owner: a name, a server, too many that wait,
+    and a session to wait for that is not there any more."""
     errors = []
-    theirs = (text(LIVE), SessionRow.owner == submission.owner)
-    if db.scalar(select(exists().where(*theirs, SessionRow.name == submission.name))):
-        errors.append(name_in_use(submission.name))
-    if db.scalar(select(exists().where(*theirs, SessionRow.server_name == submission.server_name))):
+    first = together[0]
+    theirs = (text(LIVE), SessionRow.owner == first.owner)
+    names = [submission.name for submission in together]
+    for name in db.scalars(select(SessionRow.name).where(*theirs, SessionRow.name.in_(names))):
+        errors.append(name_in_use(name))
+    servers = [submission.server_name for submission in together]
+    if db.scalar(select(exists().where(*theirs, SessionRow.server_name.in_(servers)))):
         message = "This server already has a session. End it first."
         errors.append(FieldError("", "server_in_use", message, Kind.CONFLICT))
-    if submission.max_pending is not None:
+    if first.max_pending is not None:
         waiting = (*theirs, SessionRow.status == Status.PENDING.value)
         count = db.scalar(select(func.count()).select_from(SessionRow).where(*waiting)) or 0
-        if count >= submission.max_pending:
-            errors.append(_too_many_pending(count, submission.max_pending))
+        if count + len(together) > first.max_pending:
+            errors.append(_too_many_pending(count, len(together), first.max_pending))
+    for index, earlier in enumerate(first.request.depends_on):
+        if db.get(SessionRow, earlier) is None:
+            message = "This session is not there any more. Leave it out."
+            errors.append(FieldError(f"depends_on.{index}", "unknown", message))
     return errors
 
 
-def _too_many_pending(count: int, most: int) -> FieldError:
+def _too_many_pending(count: int, more: int, most: int) -> FieldError:
     sessions = "1 session waits" if count == 1 else f"{count} sessions wait"
-    message = f"{sessions} already, and your limit is {most}. Start this one when fewer wait."
+    these = "this one" if more == 1 else f"these {more}"
+    message = f"{sessions} already, and your limit is {most}. Start {these} when fewer wait."
+    if more > most > 0:
+        message = f"These are {more} sessions, and at most {most} of yours may wait. Start fewer."
     if most == 0:
         message = "You cannot queue sessions."
     return FieldError("", "too_many_pending", message, Kind.FORBIDDEN)
@@ -117,13 +153,18 @@ def name_in_use(name: str) -> FieldError:
     )
 
 
-def locked(db: Transaction, session_id: str) -> SessionRow:
-    """The session's row, held by us until the end of the transaction. Raises `NotFound`."""
+def locked(db: Transaction, session_id: str, version: int | None = None) -> SessionRow:
+    """The session's row, held by us until the end of the transaction.
+
+    Raises `NotFound`; `Changed` where it has another version than the one given.
+    """
     row = db.scalars(
         select(SessionRow).where(SessionRow.id == session_id).with_for_update(key_share=True)
     ).one_or_none()
     if row is None:
         raise NotFound(session_id)
+    if version is not None and row.version != version:
+        raise Changed(session_id, row.version)
     return row
 
 
@@ -137,14 +178,15 @@ def move(
     reason: str = "",
     expect: Status | None = None,
     exit_code: int | None = None,
-    agent: str | None = None,
+    result_of_work: SessionResult | None = None,
+    version: int | None = None,
 ) -> Session:
-    """Takes a session to `outcome.to_status`: the only place that writes a status.
+    """Takes a session to `outcome.to_status`: with `place` the only one that writes a status.
 
-    Raises `NotFound`; `IllegalTransition` too where the status is not what was expected.
+    Raises `NotFound`, `Changed`; `IllegalTransition` too where the status is not what was expected.
     """
     assert outcome.to_status is not None
-    row = locked(db, session_id)
+    row = locked(db, session_id, version)
     old, new = Status(row.status), outcome.to_status
     if expect is not None and old is not expect:
         raise IllegalTransition(old, new)
@@ -155,11 +197,11 @@ def move(
     row.position = None
     row.version += 1
     if exit_code is not None:
-        _exited(row, exit_code)
-    if new is Status.SCHEDULED:
-        row.placed_at, row.agent = now, agent
-    elif new is Status.PENDING:
-        row.placed_at = row.agent = None
+        row.exit_code = exit_code
+    if result_of_work is not None:
+        row.result = result_of_work.value
+    if new is Status.PENDING:
+        row.placed_at = row.agent = row.batch_started_at = None
     elif new is Status.RUNNING:
         row.running_at = now
     if new.is_final:
@@ -170,13 +212,6 @@ def move(
     return session_of(row)
 
 
-def _exited(row: SessionRow, exit_code: int) -> None:
-    row.exit_code = exit_code
-    if row.type == "batch":
-        result = SessionResult.SUCCESS if exit_code == 0 else SessionResult.FAILURE
-        row.result = result.value
-
-
 def _free(db: Transaction, session_id: str, now: datetime) -> None:
     db.execute(
         update(AllocationRow)
@@ -185,9 +220,9 @@ def _free(db: Transaction, session_id: str, now: datetime) -> None:
     )
 
 
-def rename(db: Transaction, session_id: str, name: str) -> Session:
-    """Changes the name that the owner reads. Raises `NotFound`, `RequestError` (in use)."""
-    row = locked(db, session_id)
+def rename(db: Transaction, session_id: str, name: str, version: int | None) -> Session:
+    """Changes the name that the owner reads. Raises `NotFound`, `Changed`, `RequestError`."""
+    row = locked(db, session_id, version)
     if row.name == name:
         return session_of(row)
     others = (text(LIVE), SessionRow.owner == row.owner, SessionRow.name == name)
@@ -196,6 +231,54 @@ def rename(db: Transaction, session_id: str, name: str) -> Session:
     row.name = name
     row.version += 1
     db.flush()
+    return session_of(row)
+
+
+def place(db: Transaction, agents: Mapping[str, str], now: datetime) -> list[Session]:
+    """Grants places, as agents by session id, to those of these sessions that still wait: the
+    same as many moves to SCHEDULED, in few statements. The caller notes what they hold."""
+    check_transition(Status.PENDING, Status.SCHEDULED)
+    placed = []
+    for some in _portions(list(agents)):
+        query = select(SessionRow).where(
+            SessionRow.id.in_(some), SessionRow.status == Status.PENDING.value
+        )
+        rows = {row.id: row for row in db.scalars(query.with_for_update(key_share=True))}
+        for session_id in some:
+            if session_id in rows:
+                _place(rows[session_id], agents[session_id], now)
+                placed.append(session_of(rows[session_id]))
+    outcome = Outcome(
+        Phase.SCHEDULE, Result.SUCCESS, Status.PENDING, Status.SCHEDULED, message="schedule success"
+    )
+    db.flush()
+    if placed:
+        values = [outcome.values(session.id, now) for session in placed]
+        db.connection().execute(insert(table(HistoryRow)), values)
+    return placed
+
+
+def _place(row: SessionRow, agent: str, now: datetime) -> None:
+    row.status = Status.SCHEDULED.value
+    row.reason_code = row.reason = ""
+    row.status_changed_at = row.placed_at = now
+    row.agent, row.position = agent, None
+    row.version += 1
+
+
+def _portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    """A statement has a bounded number of values."""
+    for start in range(0, len(ids), 10_000):
+        yield ids[start : start + 10_000]
+
+
+def mark_batch_started(db: Transaction, session_id: str, at: datetime) -> Session:
+    """Notes when the command began, unless that is known."""
+    row = locked(db, session_id)
+    if row.batch_started_at is None:
+        row.batch_started_at = at
+        row.version += 1
+        db.flush()
     return session_of(row)
 
 
@@ -220,7 +303,7 @@ def set_kernel(db: Transaction, session_id: str, name: str, facts: KernelFacts) 
     unknown = set(facts) - KernelFacts.__annotations__.keys()
     if unknown:
         raise TypeError(f"a kernel has no {', '.join(sorted(unknown))}")
-    locked(db, session_id)
+    locked(db, session_id).seq = UNNUMBERED
     row = db.get(KernelRow, (session_id, name))
     if row is None:
         row = KernelRow(session_id=session_id, name=name)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import exists, insert, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session as Transaction
 
 from ..model.catalog import Catalog
 from ..model.errors import RequestError
@@ -18,8 +14,7 @@ from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Holding, Snapshot
-from . import agents, history, passes, queries, schema, sessions
-from .database import Database
+from . import agents, history, passes, queries, retries, sessions
 from .history import Outcome
 from .queries import Filter, Order
 from .records import (
@@ -29,16 +24,18 @@ from .records import (
     Kernel,
     KernelFacts,
     Session,
+    SessionResult,
     SubStep,
 )
+from .service_calls import ServiceCalls
 from .sessions import Submission
-from .tables import MetaRow, table
+from .tables import UNNUMBERED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Store:
+class Store(ServiceCalls):
     """The one source of truth. Thread-safe; several processes may each have one.
 
     Every call is one transaction, and what it returns does not change later. Every call may raise
@@ -46,31 +43,6 @@ class Store:
 
     Raises `ConfigurationError` for a URL that cannot be used; connects only when first called.
     """
-
-    def __init__(self, url: str) -> None:
-        self._db = Database(url)
-        self._hub_id: str | None = None
-
-    def upgrade(self) -> None:
-        """Makes the tables, or brings them up to date. Call it first; it may run in several
-        processes at once. Raises `ConfigurationError` where the database cannot be used."""
-        with self._db.migration() as connection:
-            schema.upgrade(self._db, connection)
-            meta = table(MetaRow)
-            if not connection.scalar(select(exists().where(meta.c.key == "hub_id"))):
-                connection.execute(insert(meta).values(key="hub_id", value=secrets.token_hex(4)))
-
-    def close(self) -> None:
-        """Closes the connections to the database."""
-        self._db.close()
-
-    @property
-    def hub_id(self) -> str:
-        """Eight hex digits, made at random with the database, that mark what this Hub owns."""
-        if self._hub_id is None:
-            with self._db.read() as db:
-                self._hub_id = db.get_one(MetaRow, "hub_id").value
-        return self._hub_id
 
     # -- sessions: changes
 
@@ -85,22 +57,45 @@ class Store:
         driver: str | None,
         max_pending: int | None,
         now: datetime,
-        not_before: datetime | None = None,
+        asked: Mapping[str, Any] | None = None,
     ) -> Session:
         """Queues a session. `max_pending`: how many of the owner's may wait, this one included.
+        `asked`: the options as sent; they are kept, less what looks secret, with the session and
+        among the owner's recent launches.
 
         Raises `RequestError` (`in_use`, `server_in_use`, `too_many_pending`).
         """
-        submission = Submission(
-            request, owner, owner_groups, server_name, name, driver, max_pending, not_before
-        )
+        (session,) = self.submit_many(
+            request, owner=owner, owner_groups=owner_groups, names={server_name: name},
+            driver=driver, max_pending=max_pending, now=now, asked=asked,
+        )  # fmt: skip
+        return session
+
+    def submit_many(
+        self,
+        request: SessionRequest,
+        *,
+        owner: str,
+        owner_groups: Collection[str],
+        names: Mapping[str, str],
+        driver: str | None,
+        max_pending: int | None,
+        now: datetime,
+        asked: Mapping[str, Any] | None = None,
+    ) -> list[Session]:
+        """Queues one session for each of `names` (by server name), all of them or none; together
+        they are one launch. Else as `submit`."""
+        together = [
+            Submission(request, owner, owner_groups, server_name, name, driver, max_pending, asked)
+            for server_name, name in names.items()
+        ]
         try:
             with self._changing(owner) as db:
-                return sessions.submit(db, submission, now)
+                return sessions.submit(db, together, now)
         except IntegrityError:
             # An index saw what the check could not. Tell it in the same words.
             with self._db.read() as db:
-                errors = sessions.taken(db, submission)
+                errors = sessions.taken(db, together)
             if not errors:
                 raise
             raise RequestError(errors) from None
@@ -120,14 +115,20 @@ class Store:
         sub_steps: Sequence[SubStep] = (),
         expect: Status | None = None,
         exit_code: int | None = None,
+        result_of_work: SessionResult | None = None,
+        version: int | None = None,
     ) -> Session:
         """Takes a session to another status and notes it in the history.
+
+        `exit_code` is that of its command or container; what came of a batch session's work is
+        what `result_of_work` says and nothing else, because a container may end for other reasons.
 
         `reason` is for the owner, `message` for the history (by default "<phase> <result>").
         Whatever is held is freed when the new status holds nothing. To SCHEDULED only `run_pass`
         leads, because only a pass grants a place.
 
-        Raises `IllegalTransition`, also where the status is not the expected one; `NotFound`.
+        Raises `IllegalTransition`, also where the status is not the expected one; `NotFound`;
+        `Changed` where the session has another version than the one given.
         """
         if to is Status.SCHEDULED:
             raise ValueError("only run_pass grants a place")
@@ -136,11 +137,43 @@ class Store:
             phase, result, to_status=to, error_code=error_code, message=message,
             sub_steps=sub_steps,
         )  # fmt: skip
-        with self._db.write() as db:
+        with self._write() as db:
             return sessions.move(
                 db, session_id, outcome, now=now, reason_code=reason_code, reason=reason,
-                expect=expect, exit_code=exit_code,
+                expect=expect, exit_code=exit_code, result_of_work=result_of_work, version=version,
             )  # fmt: skip
+
+    def retry_or_give_up(
+        self,
+        session_id: str,
+        *,
+        phase: Phase,
+        error_code: str,
+        reason: str,
+        now: datetime,
+        message: str = "",
+        sub_steps: Sequence[SubStep] = (),
+        version: int | None = None,
+    ) -> Session:
+        """A start that failed in `phase`: back to PENDING (NEED_RETRY), and the agent is avoided
+        for it; or to TERMINATING (GIVE_UP) at the fifth time, and at once for an error that
+        another try would only repeat. The caller looks at the status of what it gets, and in the
+        second case removes what there is and ends the session.
+
+        `reason` is a sentence for the owner, `message` one for the history (by default the same).
+        Raises `IllegalTransition` where the session is not on its way, `NotFound`, `Changed`.
+        """
+        with self._write() as db:
+            return retries.retry_or_give_up(
+                db, session_id, phase, error_code, reason=reason, message=message, now=now,
+                sub_steps=sub_steps, version=version,
+            )  # fmt: skip
+
+    def mark_batch_started(self, session_id: str, at: datetime) -> Session:
+        """Notes when the command of a batch session began; the first such note counts. Raises
+        `NotFound`."""
+        with self._write() as db:
+            return sessions.mark_batch_started(db, session_id, at)
 
     def note(
         self,
@@ -154,16 +187,20 @@ class Store:
         sub_steps: Sequence[SubStep] = (),
     ) -> None:
         """Notes in the history what did not change the status. Raises `NotFound`."""
-        with self._db.write() as db:
-            status = Status(sessions.locked(db, session_id).status)
-            outcome = Outcome(phase, result, status, None, error_code, message, sub_steps)
+        with self._write() as db:
+            row = sessions.locked(db, session_id)
+            row.seq = UNNUMBERED
+            outcome = Outcome(
+                phase, result, Status(row.status), None, error_code, message, sub_steps
+            )
             history.record(db, session_id, outcome, now)
 
-    def rename(self, session_id: str, name: str) -> Session:
-        """Changes the name that the owner reads. Raises `NotFound`, `RequestError` (`in_use`)."""
+    def rename(self, session_id: str, name: str, version: int | None = None) -> Session:
+        """Changes the name that the owner reads. Raises `NotFound`, `RequestError` (`in_use`);
+        `Changed` where the session has another version than the one given."""
         try:
-            with self._db.write() as db:
-                return sessions.rename(db, session_id, name)
+            with self._write() as db:
+                return sessions.rename(db, session_id, name, version)
         except IntegrityError:
             raise RequestError([sessions.name_in_use(name)]) from None
 
@@ -173,19 +210,19 @@ class Store:
         True if nobody else does: its driver was `held_by` (None: nobody), or `driver` already.
         False if somebody else was faster or the session is over. Raises `NotFound`.
         """
-        with self._db.write() as db:
+        with self._write() as db:
             return sessions.claim(db, session_id, driver, held_by)
 
     def release(self, session_id: str, driver: str) -> None:
         """Leaves a session to nobody, if `driver` works on it. Raises `NotFound`."""
-        with self._db.write() as db:
+        with self._write() as db:
             sessions.release(db, session_id, driver)
 
     def set_kernel(
         self, session_id: str, kernel: str = passes.MAIN_KERNEL, **facts: Unpack[KernelFacts]
     ) -> None:
         """Notes facts of a container; others of its facts stay. Raises `NotFound`."""
-        with self._db.write() as db:
+        with self._write() as db:
             sessions.set_kernel(db, session_id, kernel, facts)
 
     def forget(self, before: datetime, most: int) -> int:
@@ -259,7 +296,7 @@ class Store:
     ) -> None:
         """Takes in all agents of one reporter. One that it names no more is forgotten, or, while
         something is held on it, no longer available."""
-        with self._db.write(alone=True) as db:
+        with self._write(alone=True) as db:
             agents.report(db, reporter, reports, now)
 
     def agents(self) -> list[AgentState]:
@@ -279,12 +316,5 @@ class Store:
 
     def run_pass(self, policies: Policies, catalog: Catalog, now: datetime) -> list[Session]:
         """One schedule pass, alone among all processes. Returns the sessions that it placed."""
-        with self._db.write(alone=True) as db:
+        with self._write(alone=True) as db:
             return passes.run(db, policies, catalog, now)
-
-    @contextmanager
-    def _changing(self, owner: str) -> Iterator[Transaction]:
-        """A write in which nothing else of this owner is submitted."""
-        with self._db.write() as db:
-            self._db.one_by_one(db, owner)
-            yield db

@@ -28,6 +28,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 LIVE = "status NOT IN ('TERMINATED', 'CANCELLED', 'ERROR')"
 HELD = "freed_at IS NULL"
 
+UNNUMBERED = 0  # `seq` of a row that the transaction under way has changed; see `feed`
+
 # Names that Alembic can find again on both databases.
 _NAMES = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -108,6 +110,11 @@ class SessionRow(Base):
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
     not_before: Mapped[datetime | None] = mapped_column(UtcTime)
     version: Mapped[int] = mapped_column(Integer, default=1)
+    asked: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    batch_started_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    seq: Mapped[int] = mapped_column(
+        BigInteger, default=UNNUMBERED, onupdate=UNNUMBERED, server_default=text("0")
+    )
 
     __table_args__ = (
         Index("uq_sessions_live_name", "owner", "name", unique=True,
@@ -118,6 +125,8 @@ class SessionRow(Base):
               sqlite_where=text(LIVE), postgresql_where=text(LIVE)),
         Index(None, "owner", "submitted_at"),
         Index(None, "submitted_at"),
+        Index(None, "seq"),
+        Index(None, "ended_at"),
     )  # fmt: skip
 
 
@@ -184,6 +193,36 @@ class HistoryRow(Base):
     updated_at: Mapped[datetime] = mapped_column(UtcTime)
 
     __table_args__ = (Index(None, "session_id", "id"),)
+
+
+class DependencyRow(Base):
+    """A session that starts only after another one has ended in success."""
+
+    __tablename__ = "dependencies"
+
+    session_id: Mapped[str] = mapped_column(
+        ForeignKey(_SESSION, ondelete="CASCADE"), primary_key=True
+    )
+    depends_on: Mapped[str] = mapped_column(
+        ForeignKey(_SESSION, ondelete="CASCADE"), primary_key=True
+    )
+
+    __table_args__ = (Index(None, "depends_on"),)
+
+
+class LaunchRow(Base):
+    """Options that a user started a session with, to be started again."""
+
+    __tablename__ = "launches"
+
+    id: Mapped[int] = mapped_column(_Serial, primary_key=True, autoincrement=True)
+    owner: Mapped[str] = mapped_column(String(255))
+    name: Mapped[str] = mapped_column(String(255))
+    asked: Mapped[dict[str, Any]] = mapped_column(JSON)
+    pinned: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    created_at: Mapped[datetime] = mapped_column(UtcTime)
+
+    __table_args__ = (Index(None, "owner", "id"),)
 
 
 class AgentRow(Base):

@@ -48,6 +48,8 @@ def submit(store: Store, name: str, owner: str = "ana", **changes: Any) -> Sessi
         "driver": "hub-1", "max_pending": None, "now": NOW, "request": request(),
     }  # fmt: skip
     facts |= changes
+    if not_before := facts.pop("not_before", None):
+        facts["request"] = facts["request"].model_copy(update={"not_before": not_before})
     return store.submit(facts.pop("request"), **facts)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Barrier
 
 import pytest
@@ -24,8 +25,14 @@ from store_samples import (
 from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.slots import Limits, Slots
-from jupyterhub_backendai.model.status import IllegalTransition, Phase, Result, Status
-from jupyterhub_backendai.scheduling.snapshot import GroupRule
+from jupyterhub_backendai.model.status import Phase, Result, Status
+from jupyterhub_backendai.scheduling.snapshot import (
+    Decision,
+    Ending,
+    GroupRule,
+    Placement,
+    Snapshot,
+)
 from jupyterhub_backendai.store import AgentReport, Store, passes
 
 
@@ -245,14 +252,19 @@ def test_a_session_cancelled_during_a_pass_gets_no_place(
     """On PostgreSQL other writes go on during a pass; on SQLite it is as if they came before."""
     session = submit(store, "train")
     other = submit(store, "other", now=after(1))
-    real = passes.sessions.move
+    store.move(session.id, Status.CANCELLED, phase=Phase.CANCEL, now=after(1))
+    real = passes.schedule
 
-    def cancelled_first(db: object, session_id: str, *args: object, **more: object) -> object:
-        if session_id == session.id:
-            raise IllegalTransition(Status.CANCELLED, Status.SCHEDULED)
-        return real(db, session_id, *args, **more)  # type: ignore[arg-type]
+    def decided_before(snapshot: Snapshot) -> Decision:
+        decision = real(snapshot)
+        ending = Ending(session.id, "pending_timeout", "Too late.")
+        return replace(
+            decision,
+            placements=(Placement(session.id, "a1"), *decision.placements),
+            endings=(ending,),
+        )
 
-    monkeypatch.setattr(passes.sessions, "move", cancelled_first)
+    monkeypatch.setattr(passes, "schedule", decided_before)
     assert run_pass(store, 2) == ["other"]
     assert [h.session_id for h in store.allocations()] == [other.id]
 

@@ -47,8 +47,8 @@ def refused(error: RequestError) -> list[tuple[str, str, Kind]]:
 
 
 def test_a_new_session_waits(store: Store) -> None:
-    asked = request(agent="a1", project="lab")
-    session = submit(store, "train", request=asked, not_before=after(60))
+    asked = request(agent="a1", project="lab", not_before=after(60))
+    session = submit(store, "train", request=asked)
     assert store.get(session.id) == session
     assert (session.status, session.agent, session.position) == (Status.PENDING, None, None)
     assert session.request == asked
@@ -193,11 +193,17 @@ def test_the_way_of_a_session(store: Store) -> None:
     assert not violations(store)
 
 
-@pytest.mark.parametrize(("code", "result"), [(0, "success"), (3, "failure")])
-def test_the_result_of_a_batch_session(store: Store, code: int, result: str) -> None:
+def test_the_result_is_that_of_the_work_and_not_of_the_container(store: Store) -> None:
     session = submit(store, "train", request=request(type="batch"))
-    done = store.move(session.id, Status.ERROR, phase=Phase.START, now=NOW, exit_code=code)
-    assert done.result == SessionResult(result)
+    run_pass(store)
+    ended = store.move(
+        session.id, Status.TERMINATING, phase=Phase.TERMINATE, now=NOW, exit_code=3,
+        result_of_work=SessionResult.FAILURE,
+    )  # fmt: skip
+    assert (ended.exit_code, ended.result) == (3, SessionResult.FAILURE)
+    killed = submit(store, "killed", request=request(type="batch"))
+    done = store.move(killed.id, Status.ERROR, phase=Phase.START, now=NOW, exit_code=137)
+    assert (done.exit_code, done.result) == (137, SessionResult.UNDEFINED)
 
 
 def test_a_failed_attempt_goes_back_in_line(store: Store) -> None:

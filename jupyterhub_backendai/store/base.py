@@ -1,0 +1,57 @@
+"""What all calls of the store share: the database, its schema, and how a write is made."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import exists, insert, select
+from sqlalchemy.orm import Session as Transaction
+
+from . import feed, schema
+from .database import Database
+from .tables import MetaRow, table
+
+
+class StoreBase:
+    """A database that is ours, and the transactions on it."""
+
+    def __init__(self, url: str) -> None:
+        self._db = Database(url)
+        self._hub_id: str | None = None
+
+    def upgrade(self) -> None:
+        """Makes the tables, or brings them up to date. Call it first; it may run in several
+        processes at once. Raises `ConfigurationError` where the database cannot be used."""
+        with self._db.migration() as connection:
+            schema.upgrade(self._db, connection)
+            meta = table(MetaRow)
+            if not connection.scalar(select(exists().where(meta.c.key == "hub_id"))):
+                connection.execute(insert(meta).values(key="hub_id", value=secrets.token_hex(4)))
+
+    def close(self) -> None:
+        """Closes the connections to the database."""
+        self._db.close()
+
+    @property
+    def hub_id(self) -> str:
+        """Eight hex digits, made at random with the database, that mark what this Hub owns."""
+        if self._hub_id is None:
+            with self._db.read() as db:
+                self._hub_id = db.get_one(MetaRow, "hub_id").value
+        return self._hub_id
+
+    @contextmanager
+    def _write(self, *, alone: bool = False) -> Iterator[Transaction]:
+        """A write whose changes of sessions get their numbers in the change feed at its end."""
+        with self._db.write(alone=alone) as db:
+            yield db
+            feed.number(db)
+
+    @contextmanager
+    def _changing(self, owner: str) -> Iterator[Transaction]:
+        """A write in which nothing else of this owner is submitted."""
+        with self._write() as db:
+            self._db.one_by_one(db, owner)
+            yield db

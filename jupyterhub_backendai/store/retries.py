@@ -1,0 +1,66 @@
+"""What becomes of a session whose start failed: one more try, or the end of trying."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session as Transaction
+
+from ..model.status import (
+    MAX_TRIES,
+    ON_THE_WAY,
+    RETRYABLE,
+    IllegalTransition,
+    Phase,
+    Result,
+    Status,
+)
+from . import sessions
+from .history import Outcome
+from .records import Session, SubStep
+from .tables import HistoryRow
+
+
+def retry_or_give_up(
+    db: Transaction,
+    session_id: str,
+    phase: Phase,
+    error_code: str,
+    *,
+    reason: str,
+    message: str,
+    now: datetime,
+    sub_steps: Sequence[SubStep],
+    version: int | None,
+) -> Session:
+    """Back in line where another try may help, else to its end; see `Store.retry_or_give_up`."""
+    row = sessions.locked(db, session_id, version)
+    old = Status(row.status)
+    if old not in ON_THE_WAY:
+        raise IllegalTransition(old, Status.PENDING)
+    tries = _tries(db, session_id, phase) + 1
+    again = error_code in RETRYABLE and tries < MAX_TRIES
+    if error_code in RETRYABLE and not again:
+        reason += f" It was tried {tries} times. Start it again later, or tell your admin."
+    outcome = Outcome(
+        phase,
+        Result.NEED_RETRY if again else Result.GIVE_UP,
+        to_status=Status.PENDING if again else Status.TERMINATING,
+        error_code=error_code,
+        message=message or reason,
+        sub_steps=sub_steps,
+    )
+    return sessions.move(db, session_id, outcome, now=now, reason_code=error_code, reason=reason)
+
+
+def _tries(db: Transaction, session_id: str, phase: Phase) -> int:
+    """How often this phase of the session was to be tried again."""
+    failed = (
+        HistoryRow.session_id == session_id,
+        HistoryRow.phase == phase.value,
+        HistoryRow.result == Result.NEED_RETRY.value,
+        HistoryRow.to_status == Status.PENDING.value,
+    )
+    return db.scalar(select(func.coalesce(func.sum(HistoryRow.attempts), 0)).where(*failed)) or 0

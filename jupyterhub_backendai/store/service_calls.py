@@ -1,0 +1,102 @@
+"""Calls of the store that the service brought: the change feed, launches, dependencies, outlook."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from ..model.catalog import Catalog
+from ..model.policy import Policies
+from ..model.request import KnownSession
+from ..scheduling.estimate import Outlook
+from . import feed, history, launches, outlook, queries
+from .base import StoreBase
+from .feed import Change
+from .history import HistoryFilter, HistoryOrder
+from .launches import Launch
+from .records import HistoryEntry, Session
+
+
+class ServiceCalls(StoreBase):
+    """See the head of this module. One transaction a call, as with all of the store."""
+
+    # -- the change feed
+
+    def seq(self) -> int:
+        """The number of the latest change of any session; 0 before the first."""
+        with self._db.read() as db:
+            return feed.latest(db)
+
+    def changes(
+        self, after_seq: int, owner: str | None = None, limit: int = 1000
+    ) -> Sequence[Change]:
+        """Sessions that changed after that number, of one owner or of all, each as it is now and
+        once, by the number of its latest change. Go on with the number of the last one."""
+        with self._db.read() as db:
+            return feed.changes(db, after_seq, owner, limit)
+
+    # -- recent launches
+
+    def launches(self, owner: str) -> list[Launch]:
+        """The owner's five newest launches that are not pinned and all that are, newest first."""
+        with self._db.read() as db:
+            return launches.of(db, owner)
+
+    def pin_launch(self, owner: str, launch_id: int, pinned: bool = True) -> Launch:
+        """Keeps a launch for ever, or no longer. Raises `NotFound`."""
+        with self._write() as db:
+            return launches.change(db, owner, launch_id, name=None, pinned=pinned)
+
+    def rename_launch(self, owner: str, launch_id: int, name: str) -> Launch:
+        """Gives a launch another name. Raises `NotFound`."""
+        with self._write() as db:
+            return launches.change(db, owner, launch_id, name=name, pinned=None)
+
+    def remove_launch(self, owner: str, launch_id: int) -> None:
+        """Forgets a launch. Raises `NotFound`."""
+        with self._write() as db:
+            launches.remove(db, owner, launch_id)
+
+    # -- sessions and their history
+
+    def find_sessions(self, owner: str, references: Collection[str]) -> Mapping[str, KnownSession]:
+        """The owner's sessions of these ids or names (the newest of a name), by what was asked
+        for; what is not there is left out."""
+        with self._db.read() as db:
+            return queries.find(db, owner, references)
+
+    def dependencies(self, session_id: str) -> list[Session]:
+        """Sessions that this one waits or waited for, oldest first."""
+        with self._db.read() as db:
+            return queries.dependencies(db, session_id)
+
+    def dependents(self, session_id: str) -> list[Session]:
+        """Sessions that wait or waited for this one, oldest first."""
+        with self._db.read() as db:
+            return queries.dependents(db, session_id)
+
+    def history_page(
+        self,
+        session_id: str,
+        wanted: HistoryFilter = HistoryFilter(),  # noqa: B008 - frozen
+        *,
+        order: HistoryOrder = "updated_at",
+        descending: bool = True,
+        limit: int = 50,
+        offset: int = 0,
+    ) -> tuple[list[HistoryEntry], int]:
+        """One page of what was tried for a session, and how many rows the whole has."""
+        with self._db.read() as db:
+            return history.page(db, session_id, wanted, order, descending, limit, offset)
+
+    # -- when what waits may start
+
+    def lengths(self, now: datetime) -> outlook.Lengths:
+        """How long sessions that ended lately ran."""
+        with self._db.read() as db:
+            return outlook.lengths(db, now)
+
+    def outlook(self, policies: Policies, catalog: Catalog, now: datetime) -> Outlook:
+        """All that an estimate of a start is made from: see `scheduling.estimate`."""
+        with self._db.read() as db:
+            return outlook.outlook(db, policies, catalog, now)
