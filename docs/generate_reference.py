@@ -114,6 +114,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "max_preopen_ports": "ports of one session, 0 to 100",
         "max_folders": "folders of the user's own",
         "priority": "0 to 100; higher is first in line",
+        "max_priority": ("the highest that a request may say", "as `priority`"),
     },
     Quota: {
         "total": (f"all live sessions for the project together; {TOTAL}. More waits", "no limit"),

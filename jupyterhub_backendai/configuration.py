@@ -131,7 +131,8 @@ class BackendAI(LoggingConfigurable):
             otherwise. `total` and `max_sessions` bound all live sessions of the user together:
             what is more waits. `per_session`, `max_pending`, `environments`, `resource_groups`,
             `manual_image`, `choose_agent`, `max_preopen_ports`, `max_folders` bound a request:
-            what is more is refused. `priority` is 0 to 100. Example::
+            what is more is refused. `priority` is 0 to 100; a request may say another one, at
+            most `max_priority` (`priority` itself where it is not named). Example::
 
                 c.BackendAI.default_policy = {
                     "total": {"cpu": 8, "mem": "32g"},
