@@ -14,7 +14,7 @@ from statistics import median
 from typing import Literal
 
 from .queue import schedule as run_pass
-from .queue import turn, verdict
+from .queue import turn, verdicts
 from .snapshot import Holding, Pending, Placement, Snapshot
 
 BUDGET = 60_000  # sessions and agents that the passes of one estimate look at: about a second
@@ -56,7 +56,7 @@ def expected_length(
 
 def forecast(outlook: Outlook, candidate: Pending, lasts: float | None = None) -> Forecast:
     """What would happen to `candidate`, which would run for `lasts` seconds."""
-    found = verdict(outlook.snapshot, candidate)
+    (found,) = verdicts(outlook.snapshot, [candidate])
     if found.code == "now":
         return Forecast("now", found.reason, 0, outlook.snapshot.now)
     if found.code == "never":

@@ -22,6 +22,7 @@ from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
+from . import retention
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -118,6 +119,7 @@ class Site:
         await self.reconciler.clear_the_line()
         self.background(self.queue.run())
         self.background(self.queue.watch_agents())
+        self.background(retention.run(self))
         # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
 

