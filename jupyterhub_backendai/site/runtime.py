@@ -21,7 +21,7 @@ from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import Phase, Status
 from ..store import AgentReport, Session, SessionResult, Store
-from . import ending
+from . import ending, retention
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -114,6 +114,7 @@ class Site:
         await self.reconciler.clear_the_line()
         self.background(self.queue.run())
         self.background(self.queue.watch_agents())
+        self.background(retention.run(self))
         # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
 
