@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
-import os
+import json
 import posixpath
 import tarfile
 import time
@@ -17,7 +18,10 @@ from typing import Any, TypeVar
 
 import docker
 import requests
+from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.tls import TLSConfig
+from docker.utils import kwargs_from_env, parse_repository_tag
 from traitlets.log import get_logger
 
 from .._within import within
@@ -35,6 +39,7 @@ from .base import (
     ImageFacts,
     ImageMissing,
 )
+from .downloads import Downloads
 
 T = TypeVar("T")
 THREADS = 16  # calls in flight on one daemon; more would only queue inside it
@@ -83,6 +88,7 @@ class DockerHost:
         self.name = config.name
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
         self.daemon_id = ""  # as the daemon says; two agents may be one daemon
+        self.downloads = Downloads(config.name, self._download_options)
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
         self._client: docker.APIClient | None = None
         self._images: dict[str, ImageFacts] = {}
@@ -98,14 +104,32 @@ class DockerHost:
                 "timeout": CALL_TIMEOUT,
                 "num_pools": THREADS + 4,
                 "max_pool_size": THREADS + 4,
-                **docker.utils.kwargs_from_env(),
+                **kwargs_from_env(),
                 **self.config.client,
             }
             tls = options.get("tls")
             if isinstance(tls, Mapping):
-                options["tls"] = docker.tls.TLSConfig(**tls)
+                options["tls"] = TLSConfig(**tls)
             self._client = docker.APIClient(**options)
         return self._client
+
+    async def _download_options(
+        self, image: str
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+        """Arguments of a client like ours, and what `docker login` or the Hub's own client know
+        of the image's registry."""
+        registry, _ = resolve_repository_name(parse_repository_tag(image)[0])
+
+        def run(client: docker.APIClient) -> Mapping[str, Any] | None:
+            header = get_config_header(client, registry)
+            return json.loads(base64.urlsafe_b64decode(header)) if header else None
+
+        auth = await self.call(run)
+        options = {"version": "auto", "timeout": CALL_TIMEOUT, **self.config.client}
+        if isinstance(tls := options.get("tls"), TLSConfig):
+            given = {"client_cert": tls.cert, "ca_cert": tls.ca_cert, "verify": tls.verify}
+            options["tls"] = {name: value for name, value in given.items() if value is not None}
+        return options, auth
 
     async def call(self, function: Callable[[docker.APIClient], T]) -> T:
         """`function(client)` in a thread. Raises `AgentUnreachable` when nobody answers."""
@@ -321,8 +345,3 @@ def _remove_volume(client: docker.APIClient, volume: str) -> None:
         if error.status_code != 409:  # 409: somebody else's container has it too
             raise
         get_logger().warning("Volume %s is in use; it is removed when it is free", volume)
-
-
-def socket_of(client: Mapping[str, Any]) -> str:
-    """The endpoint's address, for messages."""
-    return str(client.get("base_url") or os.environ.get("DOCKER_HOST") or "/var/run/docker.sock")
