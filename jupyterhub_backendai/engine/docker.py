@@ -22,7 +22,6 @@ from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env, parse_repository_tag
-from traitlets.log import get_logger
 
 from .._within import within
 from ..model.slots import Slots
@@ -39,6 +38,7 @@ from .base import (
     ImageFacts,
     ImageMissing,
 )
+from .belongings import Belongings
 from .downloads import Downloads
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class DockerHost:
         self.downloads = Downloads(config.name, self._download_options)
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
         self._client: docker.APIClient | None = None
-        self._images: dict[str, ImageFacts] = {}
+        self.belongings = Belongings(hub_id)
         self._listing: tuple[float, list[dict[str, Any]]] | None = None
         self._listing_task: asyncio.Task[list[dict[str, Any]]] | None = None
 
@@ -151,7 +151,7 @@ class DockerHost:
             raise AgentUnreachable(f"Docker on {self.name} does not answer: {error}") from error
 
     async def listing(self, fresh: bool = False) -> list[dict[str, Any]]:
-        """All containers with our kind of label; one listing serves all callers for a second."""
+        """All sessions' containers, of other hubs too; one listing serves all for a second."""
         now = time.monotonic()
         if not fresh and self._listing and now - self._listing[0] < LIST_CACHE:
             return self._listing[1]
@@ -166,11 +166,9 @@ class DockerHost:
 
     async def _list(self) -> list[dict[str, Any]]:
         started = time.monotonic()
-        found = await self.call(
-            lambda client: client.containers(all=True, filters={"label": LABEL_HUB})
-        )
+        found = await self.call(self.belongings.all_containers)
         self._listing = (started, found)
-        return list(found)
+        return found
 
     async def image(self, reference: str) -> ImageFacts:
         """Facts of an image that is on this host. Raises `ImageMissing`."""
@@ -275,27 +273,16 @@ class DockerEngine(Engine):
         return not theirs or theirs == ours
 
     async def orphans(self, agent: str) -> Sequence[str]:
-        def run(client: docker.APIClient) -> set[str]:
-            label = f"{LABEL_HUB}={self.hub_id}"
-            rows = client.containers(all=True, filters={"label": label})
-            found = {row["Labels"].get(LABEL_SESSION, "") for row in rows}
-            volumes = client.volumes(filters={"label": label})["Volumes"] or ()
-            found |= {(row["Labels"] or {}).get(LABEL_SESSION, "") for row in volumes}
-            return found - {"", f"{HELPER}{self.run_id}"}
+        found = await self._call(agent, self.host(agent).belongings.sessions)
+        return sorted(found - {f"{HELPER}{self.run_id}"})
 
-        return sorted(await self._call(agent, run))
+    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
+        ours = self.host(agent).belongings
+        await self._call(agent, lambda client: ours.stop(client, session_id, grace))
 
     async def remove_session(self, agent: str, session_id: str) -> int:
-        def run(client: docker.APIClient) -> int:
-            labels = [f"{LABEL_HUB}={self.hub_id}", f"{LABEL_SESSION}={session_id}"]
-            rows = client.containers(all=True, filters={"label": labels})
-            for row in rows:
-                _remove_container(client, row["Id"])
-            for row in client.volumes(filters={"label": labels})["Volumes"] or ():
-                _remove_volume(client, row["Name"])
-            return len(rows)
-
-        return await self._call(agent, run)
+        ours = self.host(agent).belongings
+        return await self._call(agent, lambda client: ours.remove(client, session_id))
 
     async def _call(self, agent: str, function: Callable[[docker.APIClient], T]) -> T:
         try:
@@ -311,37 +298,3 @@ class DockerEngine(Engine):
                 return b""
 
         return (await self._call(agent, run)).decode("utf-8", "replace")
-
-
-def _remove_container(client: docker.APIClient, container: str) -> None:
-    try:
-        client.remove_container(container, force=True, v=True)
-    except NotFound:
-        return
-    except APIError as error:
-        if error.status_code != 409:  # 409: its removal is in progress already
-            raise
-        _await_gone(client, container)
-
-
-def _await_gone(client: docker.APIClient, container: str) -> None:
-    """Until somebody else's removal of the container is through (half a minute at most)."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            client.inspect_container(container)
-        except NotFound:
-            return
-        time.sleep(0.05)
-    raise EngineError(f"container {container} is not going away")
-
-
-def _remove_volume(client: docker.APIClient, volume: str) -> None:
-    try:
-        client.remove_volume(volume, force=True)
-    except NotFound:
-        return
-    except APIError as error:
-        if error.status_code != 409:  # 409: somebody else's container has it too
-            raise
-        get_logger().warning("Volume %s is in use; it is removed when it is free", volume)

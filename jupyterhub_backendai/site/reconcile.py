@@ -8,7 +8,7 @@
 | RUNNING | no running container | removed, TERMINATED |
 | RUNNING on an agent not configured any more | anything | removed wherever it is, TERMINATED |
 | TERMINATING and nobody at it | anything | removed, TERMINATED or ERROR by its reason |
-| no live session | something with our hub's label | removed |
+| no live session | a container or a home (volume) with our hub's label | removed |
 | anything | no answer | left as it is, tried again |
 """
 
@@ -113,7 +113,12 @@ class Reconciler:
         found = await site.engine.orphans(agent)
         # Read after the listing: a session's place is noted before its container is made.
         rows = await site.db(site.store.live)
-        live = {s.id for s in rows if s.agent and site.engine.may_be_on(s.agent, agent)}
+        # One that is still looking for its place may be given this agent the next moment.
+        live = {
+            s.id
+            for s in rows
+            if s.id in site.driven or (s.agent and site.engine.may_be_on(s.agent, agent))
+        }
         for session_id in set(found) - live:
             removed = await site.engine.remove_session(agent, session_id)
             site.log.warning(

@@ -21,6 +21,7 @@ from ..model.resolve import AgentFacts, Context
 from ..model.status import IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
 from . import retention
+from .cleanups import Cleanups
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -75,6 +76,7 @@ class Site:
         self.folders = FolderShelf(self)
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)
+        self.cleanups = Cleanups(self)
         self._threads = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="backendai-db")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None

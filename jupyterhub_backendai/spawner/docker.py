@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from contextvars import ContextVar
 from itertools import count
 from typing import Any
 
@@ -46,6 +47,9 @@ from .pull import pull_with_progress
 from .session import ENDED, LOG_LINES, SessionSpawner
 
 STOP_GRACE = 5  # seconds for a server to end before it is killed
+# Of the container that the current task makes. Not an attribute: a start that was given up may
+# still be making its container when the next one begins.
+_granted: ContextVar[ContainerSettings | None] = ContextVar("granted", default=None)
 
 
 class DockerSessionSpawner(SessionSpawner, DockerSpawner):
@@ -67,8 +71,6 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._host: DockerHost | None = None
-        self._settings: ContainerSettings | None = None
-        self._creating: asyncio.Future[Any] | None = None
         self._own_connection: dict[str, Any] = {}
         # The limits of the configuration; a session's own replace them on this object.
         cpu = int((self.cpu_limit or 1) * 1000)
@@ -225,8 +227,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 command=command or tuple(self.cmd or ()),
                 cores=cores,
             )
-            self._settings = container_settings(facts, image, self.site.settings)
-            await self._create(session)
+            await self._create(session, container_settings(facts, image, self.site.settings))
         if self.post_start_cmd:
             await self.post_start_exec()
         return await self.get_ip_and_port()
@@ -248,16 +249,18 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         wanted = request.cpu // 1000
         return tuple(free[:wanted]) if len(free) >= wanted else None
 
-    async def _create(self, session: Session) -> None:
+    async def _create(self, session: Session, settings: ContainerSettings) -> None:
         """Create, fill and start as one piece of work that a cancelled start cannot tear apart:
-        whoever cleans up waits for it first (`settle`)."""
-        self._creating = asyncio.ensure_future(self._create_and_start(session))
+        whoever cleans up waits for it first."""
+        work = asyncio.ensure_future(self._create_and_start(session, settings))
+        self._attempt.launching = work
         try:
-            await asyncio.shield(self._creating)
+            await asyncio.shield(work)
         except APIError as error:
             raise self._explain(error) from error
 
-    async def _create_and_start(self, session: Session) -> None:
+    async def _create_and_start(self, session: Session, settings: ContainerSettings) -> None:
+        _granted.set(settings)  # for this task alone
         files = support_files(
             self.site.settings, tuple(mount.target for mount in session.request.mounts)
         )
@@ -283,7 +286,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         # The name is taken: by a leftover of ours, which goes, or by somebody else's container.
         found = await self.docker("inspect_container", self.object_name)
         labels = found["Config"].get("Labels") or {}
-        ours = labels.get(LABEL_HUB) == self.site.hub_id
+        ours = labels.get(LABEL_HUB) == self.site.hub_id and await self.host.call(
+            lambda client: self.host.belongings.labelled_by_us(client, found["Image"], labels)
+        )
         if not ours or await self._is_live(labels.get(LABEL_SESSION, "")):
             self.log.error(
                 "%s: the name %s is taken by another container; c.DockerSpawner.name_template must "
@@ -307,8 +312,8 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
     def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """DockerSpawner's one gate to Docker; a session's settings go into its container here,
         after the admin's templates were rendered, so that no text of a user is ever a template."""
-        if method == "create_container" and self._settings is not None:
-            kwargs = apply_settings(kwargs, self._settings)
+        if method == "create_container" and (settings := _granted.get()) is not None:
+            kwargs = apply_settings(kwargs, settings)
         return super().docker(method, *args, **kwargs)
 
     def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
@@ -318,8 +323,8 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
 
     async def get_command(self) -> list[str]:
         """The command to run; an image may have none at all."""
-        if self._settings is not None:
-            return [*self._settings.command, *self.get_args()]
+        if (settings := _granted.get()) is not None:
+            return [*settings.command, *self.get_args()]
         return list(await super().get_command())
 
     def _explain(self, error: APIError) -> Exception:
@@ -330,13 +335,6 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 "folder", "A folder that you mount is not there any more. Choose again."
             )
         return EngineError(text)
-
-    async def settle(self) -> None:
-        if self._creating is not None:
-            await asyncio.wait([self._creating])
-            if not self._creating.cancelled():
-                self._creating.exception()
-            self._creating = None
 
     async def check_alive(self) -> None:
         try:
@@ -362,10 +360,6 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         )
 
     # ---- running ------------------------------------------------------------------------------
-
-    def clear_state(self) -> None:
-        super().clear_state()
-        self._settings = None
 
     async def poll(self) -> int | None:
         """None while the session starts or runs, else its exit code.
@@ -424,12 +418,11 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 session.id, Status.TERMINATING, Phase.TERMINATE,
                 reason_code="user_requested", reason=ENDED,
             )  # fmt: skip
-        self._host = self.site.engine.host(session.agent)
-        if self.object_id:
-            try:
-                await self.docker("stop", self.object_id, timeout=0 if now else STOP_GRACE)
-            except (APIError, AgentUnreachable) as error:
-                self.log.debug("%s: %s", self._log_name, error)
+        try:
+            grace = 0 if now else STOP_GRACE
+            await self.site.engine.stop_session(session.agent, session.id, grace)
+        except EngineError as error:
+            self.log.debug("%s: %s", self._log_name, error)
         self.object_id = ""
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 from jupyterhub.spawner import SpawnException
 from markupsafe import Markup
+from tornado.web import HTTPError
 
+from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import FieldError, LaunchError, RequestError
 
 # Bounded: the Hub makes these labels of a metric.
@@ -54,3 +58,32 @@ def _html(message: str, errors: tuple[FieldError, ...]) -> Markup:
         for error in errors
     )
     return Markup("<ul>{}</ul>").format(items)
+
+
+def why(error: BaseException) -> tuple[str, str]:
+    """Reason code and sentence of what ended a start."""
+    if isinstance(error, LaunchError):
+        return error.reason, error.message
+    if isinstance(error, ImageMissing):
+        return "image_missing", (
+            "The image of this session is not on its machine and cannot be downloaded. "
+            "Choose another environment, or tell your admin."
+        )
+    if isinstance(error, AgentUnreachable):
+        return "start_failed", (
+            "The machine of this session does not answer. Start it again in a minute."
+        )
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", "It was cancelled while it started."
+    return "start_failed", (
+        "The session could not be started. Start it again; if it happens again, tell your admin."
+    )
+
+
+def for_people(error: BaseException, log: Any, name: str) -> BaseException:
+    """What ended the start of the server `name`, as the Hub is to show it."""
+    if isinstance(error, HTTPError):
+        return error
+    if not isinstance(error, (LaunchError, EngineError)):
+        log.error("%s: an unforeseen failure", name, exc_info=error)
+    return SessionSpawnError.failed(LaunchError(*why(error)))
