@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
-from itertools import count
 from typing import Any
 
 import docker
@@ -27,7 +24,7 @@ from ..engine.base import (
     EngineError,
     ImageMissing,
 )
-from ..engine.create import apply_settings
+from ..engine.create import apply_settings, overruled
 from ..engine.docker import AgentConfig, DockerHost
 from ..engine.settings import (
     ContainerSettings,
@@ -35,14 +32,15 @@ from ..engine.settings import (
     container_settings,
 )
 from ..engine.support import support_files
-from ..model.catalog import Catalog, Environment, Preset, Version
-from ..model.errors import LaunchError
+from ..model.catalog import Catalog
+from ..model.errors import ConfigurationError, LaunchError
 from ..model.resolve import SessionRequest
-from ..model.slots import GIB
 from ..model.status import Phase, Status
 from ..site.runtime import Site
 from ..store import NotFound as NoSuchSession
 from ..store import Session
+from .allowed import of_images, of_limits
+from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
 from .session import ENDED, LOG_LINES, SessionSpawner
 
@@ -72,10 +70,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         super().__init__(*args, **kwargs)
         self._host: DockerHost | None = None
         self._own_connection: dict[str, Any] = {}
-        # The limits of the configuration; a session's own replace them on this object.
-        cpu = int((self.cpu_limit or 1) * 1000)
-        self._own_image, self._granted_image = self.image, ""
-        self._own_preset = (Preset(name="default", cpu=cpu / 1000, mem=self.mem_limit or GIB),)
+        # What is configured; a session's own replace it on this object.
+        self._configured = {name: getattr(self, name) for name in OF_A_SESSION}
+        self._of_session: dict[str, Any] = {}
 
     # ---- site, client, threads ----------------------------------------------------------------
 
@@ -138,22 +135,51 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
 
     def site_catalog(self) -> Catalog:
         """The configured catalog; without one, the images that DockerSpawner's own traits name."""
-        if not self._without_catalog:
-            return self.site.catalog
-        if self.image != self._granted_image:
-            self._own_image = self.image  # set by the admin, or on this object since
-        own, images = self._own_image, self._get_allowed_images()
-        if not isinstance(images, Mapping) or not images:
-            images = {"default": own}
-        named = [(str(alias), str(image)) for alias, image in images.items()]
-        if all(image != own for _, image in named):
-            named.insert(0, ("default", own))
-        versions = _versions(sorted(named, key=lambda pair: pair[1] != own))
-        environment = Environment(name="default", title="Jupyter", icon="book", versions=versions)
-        presets = self.site.catalog.presets or self._own_preset
-        return self.site.catalog.model_copy(
-            update={"environments": (environment,), "presets": presets}
-        )
+        catalog = self.site.catalog
+        own = {**self._configured, **self._set_since()}
+        more: dict[str, Any] = {}
+        if not catalog.environments:
+            more["environments"] = (of_images(own["image"], self._get_allowed_images()),)
+        limited = own["cpu_limit"] or own["mem_limit"]
+        if not catalog.presets and (limited or not catalog.environments):
+            more["presets"] = (of_limits(own["cpu_limit"], own["mem_limit"]),)
+        return catalog.model_copy(update=more) if more else catalog
+
+    def _set_since(self) -> dict[str, Any]:
+        """What a hook, a group or a subclass has set on this object: not configured, not ours."""
+        return {
+            name: getattr(self, name)
+            for name, configured in self._configured.items()
+            if getattr(self, name) not in (configured, self._of_session.get(name, configured))
+        }
+
+    async def accepted(self) -> SessionRequest:
+        """The request that is started. What `pre_spawn_hook` has set since it was checked counts
+        where no catalog says otherwise; where one does, it would be lost."""
+        try:
+            check_internal_ssl(self.internal_ssl)
+        except ConfigurationError as error:
+            self.log.error("%s: %s", self._log_name, error)
+            raise LaunchError(
+                "configuration",
+                "This Hub is configured in a way that sessions do not work with. Tell your admin.",
+            ) from None
+        since = self._set_since()
+        for name in lost_traits(since, self.site.configuration.trait_values()):
+            self.log.error(
+                "%s: %s was set to %r by a hook, a group or a subclass, but with "
+                "c.BackendAI.%s it is what the owner asks for. Say who may use what in "
+                "c.BackendAI.group_policies.",
+                self._log_name, name, since[name], OF_A_SESSION[name],
+            )  # fmt: skip
+            raise LaunchError(
+                "configuration",
+                f"This Hub sets {name} for you in a way that sessions cannot follow. "
+                "Tell your admin.",
+            )
+        if since:
+            self._request = None
+        return await super().accepted()
 
     async def read_image_option(self, options: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Without a catalog, `image` is one of DockerSpawner's allowed images, by its alias."""
@@ -171,8 +197,8 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         site = self.site
         agent = session.agent or ""  # a placed session has one; "" is refused by name
         self._host = host = site.engine.host(agent)
-        self.image = self._granted_image = request.image
-        self.cpu_limit, self.mem_limit = request.cpu / 1000, request.mem
+        self.image, self.cpu_limit, self.mem_limit = request.image, request.cpu / 1000, request.mem
+        self._of_session = {name: getattr(self, name) for name in OF_A_SESSION}
         self._connect_as(host.config)
         await self._have_image(session, request.image)
         try:
@@ -196,6 +222,10 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
 
     async def _have_image(self, session: Session, image: str) -> None:
         host = self.host
+        if type(self).pull_image is not DockerSpawner.pull_image:  # an admin's own way to have it
+            await self.move_quietly(session.id, Status.PULLING, Phase.PULL)
+            await self.pull_image(image)
+            return
         if self.pull_policy in {"skip", "never"}:
             await host.image(image)
             return
@@ -313,6 +343,11 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         """DockerSpawner's one gate to Docker; a session's settings go into its container here,
         after the admin's templates were rendered, so that no text of a user is ever a template."""
         if method == "create_container" and (settings := _granted.get()) is not None:
+            for name in overruled(kwargs, settings):
+                self.site.warn_once(
+                    f"{name} that c.DockerSpawner.extra_host_config gives a container has no "
+                    "effect: a session has what it was granted. Leave it out."
+                )
             kwargs = apply_settings(kwargs, settings)
         return super().docker(method, *args, **kwargs)
 
@@ -424,16 +459,3 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         except EngineError as error:
             self.log.debug("%s: %s", self._log_name, error)
         self.object_id = ""
-
-
-def _versions(images: Sequence[tuple[str, str]]) -> tuple[Version, ...]:
-    """Allowed images by their aliases. An alias may be anything, and in a list it is the image's
-    whole name; what the name of a version cannot have becomes a space."""
-    found: dict[str, Version] = {}
-    for alias, image in images:
-        short = re.sub(r"[^A-Za-z0-9_.+-]+", " ", alias.rpartition("/")[2])
-        short = short.strip(" _.+-")[:56] or "image"
-        names = (f"{short} {number}" if number > 1 else short for number in count(1))
-        name = next(name for name in names if name not in found)
-        found[name] = Version(name=name, image=image)
-    return tuple(found.values())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jupyterhub.spawner import Spawner
-from jupyterhub.utils import make_ssl_context, url_path_join
+from jupyterhub.utils import url_path_join
 
 from .._within import within
 from ..engine.base import AgentUnreachable
@@ -96,7 +96,7 @@ class SessionSpawner(OptionDoors, Spawner):
             await self._alone()
             self._session = None
             await site.ready()
-            request = self._request or await self.accept(self.user_options)
+            request = await self.accepted()
             await self._end_leftover()
             # Shielded: what its thread commits must be known to the clean-up, cancelled or not.
             attempt.submitting = asyncio.ensure_future(self._submit(request))
@@ -233,20 +233,10 @@ class SessionSpawner(OptionDoors, Spawner):
 
     async def _until_it_answers(self, ip: str, port: int) -> None:
         """Until the server answers. Raises `LaunchError` after the Hub's `http_timeout`."""
-        context = None
-        scheme = "http"
-        if self.internal_ssl:
-            scheme = "https"
-            app = self.user.settings
-            context = make_ssl_context(
-                app.get("internal_ssl_key"),
-                app.get("internal_ssl_cert"),
-                cafile=app.get("internal_ssl_ca"),
-            )
         host = f"[{ip}]" if ":" in ip else ip
         base = self.server.base_url if self.server else "/"
-        url = url_path_join(f"{scheme}://{host}:{port}", base, "api")
-        if not await wait_until_ready(url, self.http_timeout, self.check_alive, context):
+        url = url_path_join(f"http://{host}:{port}", base, "api")
+        if not await wait_until_ready(url, self.http_timeout, self.check_alive):
             self.log.error("%s does not answer at %s", self._log_name, url)
             raise LaunchError(
                 "start_timeout",
