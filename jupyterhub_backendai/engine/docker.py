@@ -175,7 +175,10 @@ class DockerHost:
         try:
             found = await self.call(lambda client: client.inspect_image(reference))
         except (ImageNotFound, NotFound) as error:
-            raise ImageMissing(f"{reference} is not on {self.name}") from error
+            raise ImageMissing(
+                f"The image {reference} is not on {self.name}. Pull it there, or check "
+                "c.DockerSpawner.pull_policy."
+            ) from error
         config = found.get("Config") or {}
         pairs = (line.partition("=") for line in config.get("Env") or ())
         return ImageFacts(
@@ -214,7 +217,10 @@ class DockerHost:
         try:
             await self.call(run)
         except APIError as error:
-            raise EngineError(f"cannot make directories below {root}: {error}") from error
+            raise EngineError(
+                f"Cannot make directories below {root} on {self.name}: {error}. Check that root "
+                "may write there, and c.BackendAI.folder_root_on_host."
+            ) from error
 
 
 class DockerEngine(Engine):
@@ -231,7 +237,9 @@ class DockerEngine(Engine):
         try:
             return self.hosts[agent]
         except KeyError:
-            raise EngineError(f"there is no agent named {agent}") from None
+            raise EngineError(
+                f"There is no agent named {agent!r} any more. Check c.BackendAI.agents."
+            ) from None
 
     async def agents(self) -> list[AgentStatus]:
         return list(await asyncio.gather(*(self._status(h) for h in self.hosts.values())))
@@ -288,7 +296,9 @@ class DockerEngine(Engine):
         try:
             return await self.host(agent).call(function)
         except APIError as error:
-            raise EngineError(f"Docker on {agent} refused: {error}") from error
+            raise EngineError(
+                f"Docker on {agent} refused: {error}. Its own log may say more."
+            ) from error
 
     async def logs(self, agent: str, container: str, lines: int) -> str:
         def run(client: docker.APIClient) -> bytes:

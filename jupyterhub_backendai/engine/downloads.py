@@ -99,7 +99,8 @@ class Downloads:
                     tell(*download.last)
             elif "missing" in said:
                 raise ImageMissing(
-                    f"{image} cannot be downloaded to {self.host}: {said['missing'][:300]}"
+                    f"It cannot be downloaded: {said['missing'][:300]}. Check its name, and that "
+                    "the Hub may read it (docker login)."
                 )
             elif "unreachable" in said:
                 raise AgentUnreachable(
@@ -107,7 +108,10 @@ class Downloads:
                 )
             else:
                 return
-        raise EngineError(f"The download of {image} to {self.host} ended with no result")
+        raise EngineError(
+            f"The download of {image} to {self.host} ended with no result. "
+            "It is tried again by the next start that needs it."
+        )
 
 
 class _Download:

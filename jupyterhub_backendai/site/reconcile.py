@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .runtime import Site
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
+GONE_MACHINE = "Its machine is not part of this site any more. Start it again elsewhere."
 _WAITING = {Status.PENDING, Status.SCHEDULED}
 
 
@@ -102,9 +103,12 @@ class Reconciler:
             found = await site.engine.containers(session.agent)
             if any(c.session_id == session.id and c.running for c in found):
                 return
-            reason = "Its container was not running any more when the Hub was started again."
+            reason = (
+                "Its container was not running any more when the Hub was started again. "
+                "Start it again."
+            )
         else:
-            reason = "Its machine is not part of this site any more."
+            reason = GONE_MACHINE
         await self._end(session, "container_gone", reason)
 
     async def _sweep(self, agent: str) -> None:

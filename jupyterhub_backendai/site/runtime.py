@@ -171,7 +171,11 @@ class Site:
             if report.available:
                 self.log.warning("Agent %s answers again", report.name)
             else:
-                self.log.error("Agent %s is not available: %s", report.name, report.reason)
+                self.log.error(
+                    "Agent %s is not available: %s. Sessions wait until it answers: start Docker "
+                    "there, or check what c.BackendAI.agents says of it.",
+                    report.name, report.reason,
+                )  # fmt: skip
         await self.db(self.store.report_agents, reports, now=utcnow())
 
     async def context(self, user: str, groups: frozenset[str], admin: bool) -> Context:

@@ -2,55 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from contextvars import ContextVar
 from typing import Any
 
-import docker
-from docker.errors import APIError, NotFound
+from docker.errors import NotFound
 from dockerspawner import DockerSpawner
 from tornado import web
 from traitlets import Bool, default
 from traitlets.config import Config
 
-from ..engine.base import (
-    LABEL_CORES,
-    LABEL_HUB,
-    LABEL_KERNEL,
-    LABEL_SESSION,
-    AgentUnreachable,
-    EngineError,
-    ImageMissing,
-)
-from ..engine.create import apply_settings, overruled
-from ..engine.docker import AgentConfig, DockerHost
-from ..engine.settings import (
-    ContainerSettings,
-    SessionFacts,
-    container_settings,
-)
-from ..engine.support import support_files
+from ..engine.base import AgentUnreachable, EngineError, ImageMissing
+from ..engine.docker import AgentConfig
+from ..engine.settings import SessionFacts, container_settings
 from ..model.catalog import Catalog
-from ..model.errors import ConfigurationError, LaunchError
+from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Status
+from ..site.reconcile import GONE_MACHINE
 from ..site.runtime import Site
-from ..store import NotFound as NoSuchSession
 from ..store import Session
 from .allowed import of_images, of_limits
+from .container import ContainerSpawner
+from .errors import SessionSpawnError
 from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
-from .session import ENDED, LOG_LINES, SessionSpawner
+from .session import ENDED
 
 STOP_GRACE = 5  # seconds for a server to end before it is killed
-# Of the container that the current task makes. Not an attribute: a start that was given up may
-# still be making its container when the next one begins.
-_granted: ContextVar[ContainerSettings | None] = ContextVar("granted", default=None)
 
 
-class DockerSessionSpawner(SessionSpawner, DockerSpawner):
+class DockerSessionSpawner(ContainerSpawner):
     """A session in a Docker container. All of `c.DockerSpawner.*` goes on working, but for
     `remove`: a session's container always goes with it."""
 
@@ -68,13 +49,12 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._host: DockerHost | None = None
         self._own_connection: dict[str, Any] = {}
         # What is configured; a session's own replace it on this object.
         self._configured = {name: getattr(self, name) for name in OF_A_SESSION}
         self._of_session: dict[str, Any] = {}
 
-    # ---- site, client, threads ----------------------------------------------------------------
+    # ---- site ----------------------------------------------------------------------------------
 
     @property
     def site(self) -> Site:
@@ -100,23 +80,6 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         if self.tls_config:
             options["tls"] = dict(self.tls_config)
         return options
-
-    @property
-    def host(self) -> DockerHost:
-        """The Docker host of this session; the first one while it has no place yet."""
-        if self._host is None:
-            return next(iter(self.site.engine.hosts.values()))
-        return self._host
-
-    @property
-    def executor(self) -> ThreadPoolExecutor:
-        """The threads of this session's host, so that one slow call delays no other."""
-        return self.host.executor
-
-    @property
-    def client(self) -> docker.APIClient:
-        """The client of this session's host."""
-        return self.host.client
 
     @default("prefix")
     def _default_prefix(self) -> str:
@@ -187,8 +150,15 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         if not self._without_catalog or image in (None, ""):
             return options, False
         if not isinstance(image, str):
-            raise web.HTTPError(400, "image: Write this as text.")
-        return {**options, "image": await self.check_allowed(image)}, True
+            refused = FieldError("image", "wrong_type", "Write this as text.")
+            raise SessionSpawnError.refused(RequestError([refused]))
+        try:
+            return {**options, "image": await self.check_allowed(image)}, True
+        except web.HTTPError as error:
+            text = shown(error.log_message or "It is not allowed.", 500)
+            message = f"{text}. Choose one that is." if text[-1:] != "." else text
+            refused = FieldError("image", "not_allowed", message)
+            raise SessionSpawnError.refused(RequestError([refused])) from None
 
     # ---- start --------------------------------------------------------------------------------
 
@@ -247,7 +217,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         pinned = self.site.configuration.pin_cores
         # One at a time only where each must see the cores that the others were given.
         async with host.launching if pinned else nullcontext():
-            cores = await self._free_cores(request) if pinned else None
+            cores = await self.free_cores(request) if pinned else None
             facts = SessionFacts(
                 session_id=session.id,
                 name=session.name,
@@ -257,142 +227,10 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
                 command=command or tuple(self.cmd or ()),
                 cores=cores,
             )
-            await self._create(session, container_settings(facts, image, self.site.settings))
+            await self.make_container(session, container_settings(facts, image, self.site.settings))
         if self.post_start_cmd:
             await self.post_start_exec()
         return await self.get_ip_and_port()
-
-    async def _free_cores(self, request: SessionRequest) -> tuple[int, ...] | None:
-        """Cores of the host that no other session has been given; None for part of a core."""
-        if request.cpu % 1000:
-            return None
-        info = await self.host.call(lambda client: client.info())
-        rows = await self.host.listing(fresh=True)
-        taken = {
-            int(core)
-            for row in rows
-            if row.get("State") == "running" and row["Labels"].get(LABEL_KERNEL)
-            for core in row["Labels"].get(LABEL_CORES, "").split(",")
-            if core.isdecimal()
-        }
-        free = [core for core in range(int(info["NCPU"])) if core not in taken]
-        wanted = request.cpu // 1000
-        return tuple(free[:wanted]) if len(free) >= wanted else None
-
-    async def _create(self, session: Session, settings: ContainerSettings) -> None:
-        """Create, fill and start as one piece of work that a cancelled start cannot tear apart:
-        whoever cleans up waits for it first."""
-        work = asyncio.ensure_future(self._create_and_start(session, settings))
-        self._attempt.launching = work
-        try:
-            await asyncio.shield(work)
-        except APIError as error:
-            raise self._explain(error) from error
-
-    async def _create_and_start(self, session: Session, settings: ContainerSettings) -> None:
-        _granted.set(settings)  # for this task alone
-        files = support_files(
-            self.site.settings, tuple(mount.target for mount in session.request.mounts)
-        )
-        obj = await self._create_object_once()
-        self.object_id = obj[self.object_id_key]
-        await self.docker("put_archive", self.object_id, "/", files)
-        await self.start_object()
-        await self.site.db(
-            self.site.store.set_kernel,
-            session.id,
-            container_id=self.object_id,
-            container_name=self.object_name,
-            agent=self.host.name,
-            image=self.image,
-        )
-
-    async def _create_object_once(self) -> dict[str, Any]:
-        try:
-            return dict(await self.create_object())
-        except APIError as error:
-            if error.status_code != 409:
-                raise
-        # The name is taken: by a leftover of ours, which goes, or by somebody else's container.
-        found = await self.docker("inspect_container", self.object_name)
-        labels = found["Config"].get("Labels") or {}
-        ours = labels.get(LABEL_HUB) == self.site.hub_id and await self.host.call(
-            lambda client: self.host.belongings.labelled_by_us(client, found["Image"], labels)
-        )
-        if not ours or await self._is_live(labels.get(LABEL_SESSION, "")):
-            self.log.error(
-                "%s: the name %s is taken by another container; c.DockerSpawner.name_template must "
-                "differ for each server of a user", self._log_name, self.object_name,
-            )  # fmt: skip
-            raise LaunchError(
-                "start_failed",
-                f"A container named {self.object_name} is there already and is another's. "
-                "Tell your admin.",
-            )
-        await self.docker("remove_container", found["Id"], force=True, v=True)
-        return dict(await self.create_object())
-
-    async def _is_live(self, session_id: str) -> bool:
-        try:
-            row = await self.site.db(self.site.store.get, session_id)
-        except NoSuchSession:
-            return False
-        return not row.status.is_final
-
-    def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """DockerSpawner's one gate to Docker; a session's settings go into its container here,
-        after the admin's templates were rendered, so that no text of a user is ever a template."""
-        if method == "create_container" and (settings := _granted.get()) is not None:
-            for name in overruled(kwargs, settings):
-                self.site.warn_once(
-                    f"{name} that c.DockerSpawner.extra_host_config gives a container has no "
-                    "effect: a session has what it was granted. Leave it out."
-                )
-            kwargs = apply_settings(kwargs, settings)
-        return super().docker(method, *args, **kwargs)
-
-    def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """What runs in the thread. Raises `AgentUnreachable` when nobody answers."""
-        with self.host.answering():
-            return super()._docker(method, *args, **kwargs)
-
-    async def get_command(self) -> list[str]:
-        """The command to run; an image may have none at all."""
-        if (settings := _granted.get()) is not None:
-            return [*settings.command, *self.get_args()]
-        return list(await super().get_command())
-
-    def _explain(self, error: APIError) -> Exception:
-        text = str(error.explanation or error)
-        self.log.error("%s: Docker refused: %s", self._log_name, text)
-        if "bind source path does not exist" in text:
-            return LaunchError(
-                "folder", "A folder that you mount is not there any more. Choose again."
-            )
-        return EngineError(text)
-
-    async def check_alive(self) -> None:
-        try:
-            found = await self.docker("inspect_container", self.object_id)
-        except NotFound:
-            raise LaunchError(
-                "start_failed", "The session's container disappeared while it started."
-            ) from None
-        state = found["State"]
-        if state["Running"]:
-            return
-        lines = await self.site.engine.logs(self.host.name, self.object_id, LOG_LINES)
-        self.log.error("%s ended while it started:\n%s", self._log_name, lines)
-        if state.get("OOMKilled"):
-            raise LaunchError(
-                "start_failed", "Memory ran out while the session started. Ask for more memory."
-            )
-        last = next((line for line in reversed(lines.splitlines()) if line.strip()), "")
-        raise LaunchError(
-            "start_failed",
-            f"The session's server ended while it started (exit code {state['ExitCode']})."
-            + (f" Its last words: {last.strip()[:300]}" if last else ""),
-        )
 
     # ---- running ------------------------------------------------------------------------------
 
@@ -408,9 +246,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         if session is None or session.status is not Status.RUNNING or session.agent is None:
             return 0 if session is None else 1
         if session.agent not in self.site.engine.hosts:
-            await self.site.end(
-                session.id, "container_gone", "Its machine is not part of this site any more."
-            )
+            await self.site.end(session.id, "container_gone", GONE_MACHINE)
             return 1
         self._host = self.site.engine.host(session.agent)
         try:
@@ -431,7 +267,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             with suppress(NotFound):
                 found = await self.host.call(lambda client: client.inspect_container(container))
         if found is None:
-            await self.session_ended(None, "Its container is gone.")
+            await self.session_ended(None, "Its container is gone. Start it again.")
             return 1
         state = found["State"]
         if state["Running"]:
@@ -439,9 +275,9 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             return None
         code = int(state["ExitCode"])
         if state.get("OOMKilled"):
-            reason = "Memory ran out and it was stopped. Start again with more memory."
+            reason = "Memory ran out and it was stopped. Start it again with more memory."
         else:
-            reason = f"Its server ended by itself (exit code {code})."
+            reason = f"Its server ended by itself (exit code {code}). Start it again."
         await self.session_ended(code, reason)
         return code
 

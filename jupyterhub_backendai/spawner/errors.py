@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -74,7 +75,7 @@ def why(error: BaseException) -> tuple[str, str]:
             "The machine of this session does not answer. Start it again in a minute."
         )
     if isinstance(error, asyncio.CancelledError):
-        return "cancelled", "It was cancelled while it started."
+        return "cancelled", "It was cancelled while it started. Start it again when you like."
     return "start_failed", (
         "The session could not be started. Start it again; if it happens again, tell your admin."
     )
@@ -87,3 +88,33 @@ def for_people(error: BaseException, log: Any, name: str) -> BaseException:
     if not isinstance(error, (LaunchError, EngineError)):
         log.error("%s: an unforeseen failure", name, exc_info=error)
     return SessionSpawnError.failed(LaunchError(*why(error)))
+
+
+class OneLine(logging.Filter):
+    """Has the Hub log what a user did wrong in one line: a traceback of it tells an admin nothing,
+    and every link that is followed would write one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, SessionSpawnError):
+            record.msg, record.args = "%s: %s", (record.getMessage(), error.jupyterhub_message)
+            record.exc_info = record.exc_text = None
+            if error.status_code < 500:
+                record.levelno, record.levelname = logging.INFO, "INFO"
+        return True
+
+
+_ONE_LINE = OneLine()
+
+
+def log_in_one_line(log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+    """Puts the filter on the Hub's own log, once."""
+    logger = log.logger if isinstance(log, logging.LoggerAdapter) else log
+    logger.addFilter(_ONE_LINE)
+
+
+def in_log(text: str, most: int = 300) -> str:
+    """What a container or a user wrote, fit for one line of a log: nothing in it can look like
+    another line, or steer a terminal."""
+    plain = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)

@@ -21,7 +21,7 @@ from ..site.clock import utcnow
 from ..site.options import summary
 from ..store import NotFound, Session
 from .doors import MAX_PLACES, PREPARE_TIMEOUT, OptionDoors
-from .errors import SessionSpawnError, for_people, why
+from .errors import SessionSpawnError, for_people, log_in_one_line, why
 from .ready import wait_until_ready
 from .story import Story
 
@@ -59,6 +59,7 @@ class SessionSpawner(OptionDoors, Spawner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        log_in_one_line(self.log)
         self._story = Story()
         self._session: Session | None = None
         self._starting = False

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spawners import site_config, spawner_of
 
+from jupyterhub_backendai.engine.create import apply_settings
 from jupyterhub_backendai.engine.settings import ContainerSettings
-from jupyterhub_backendai.spawner.docker import DockerSessionSpawner, _granted, apply_settings
+from jupyterhub_backendai.spawner.container import _granted
+from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 
 GRANTED = ContainerSettings(
     image="example/python:3.11",

@@ -13,7 +13,8 @@ from spawners import site_config, spawner_of
 from test_spawner_apply import GRANTED
 
 from jupyterhub_backendai.model.slots import GIB
-from jupyterhub_backendai.spawner.docker import DockerSessionSpawner, _granted
+from jupyterhub_backendai.spawner.container import _granted
+from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
 
 PULLED: list[str] = []
