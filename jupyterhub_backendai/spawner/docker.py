@@ -11,7 +11,7 @@ from tornado import web
 from traitlets import Bool, default
 from traitlets.config import Config
 
-from ..engine.base import AgentUnreachable, EngineError, ImageMissing
+from ..engine.base import LABEL_SESSION, AgentUnreachable, EngineError, ImageMissing
 from ..engine.docker import AgentConfig
 from ..engine.settings import SessionFacts, container_settings
 from ..model.catalog import Catalog
@@ -256,17 +256,18 @@ class DockerSessionSpawner(ContainerSpawner):
                 self.object_id = mine.id
                 return None
             # The listing may be a second old: look at the very container before it is over.
-            return await self._exit_of(mine.id if mine else self.object_id)
+            return await self._exit_of(session, mine.id if mine else self.object_id)
         except AgentUnreachable as error:
             self.log.warning("%s: %s", self._log_name, error)
             return None
 
-    async def _exit_of(self, container: str) -> int | None:
+    async def _exit_of(self, session: Session, container: str) -> int | None:
         found = None
         if container:
             with suppress(NotFound):
                 found = await self.host.call(lambda client: client.inspect_container(container))
-        if found is None:
+        labels = (found["Config"]["Labels"] or {}) if found else {}
+        if found is None or labels.get(LABEL_SESSION) != session.id:
             await self.session_ended(None, "Its container is gone. Start it again.")
             return 1
         state = found["State"]

@@ -100,7 +100,9 @@ class OneLine(logging.Filter):
             record.msg, record.args = "%s: %s", (record.getMessage(), error.jupyterhub_message)
             record.exc_info = record.exc_text = None
             if error.status_code < 500:
-                record.levelno, record.levelname = logging.INFO, "INFO"
+                # A link that fills in the form is no failure at all; it only has no other way.
+                record.levelno = logging.WARNING if error.status_code >= 400 else logging.INFO
+                record.levelname = logging.getLevelName(record.levelno)
         return True
 
 

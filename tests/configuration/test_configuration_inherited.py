@@ -101,6 +101,19 @@ def test_a_spawner_that_starts_no_sessions(c: Config) -> None:
         setup(c)
 
 
+@pytest.mark.parametrize("given", [None, "backendai", Mine, "my.Spawner"])
+def test_the_site_of_the_configured_spawner_is_opened(
+    given: Any, c: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[type] = []
+    monkeypatch.setitem(setup.__globals__, "open_site", lambda c, spawner: opened.append(spawner))
+    if given is not None:
+        c.JupyterHub.spawner_class = given
+    setup(c)
+    # One that cannot be found is the Hub's to complain about.
+    assert opened == [Mine if given is Mine else DockerSessionSpawner]
+
+
 # ---- two spawners --------------------------------------------------------------------------------
 
 

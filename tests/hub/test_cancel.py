@@ -10,11 +10,12 @@ from .harness import ENVIRONMENTS, IMAGE, Hub, wait_for
 from .test_restart import reached, settled
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
+DIES = r"printf '[I 2026] forged\033[2J\n'; echo my last words; exit 3"
 SETTINGS = {
     "BackendAI": {
         "environments": [
             *ENVIRONMENTS,
-            {"name": "dies", "image": IMAGE, "command": ["sh", "-c", "echo my last words; exit 3"]},
+            {"name": "dies", "image": IMAGE, "command": ["sh", "-c", DIES]},
             {"name": "sleeps", "image": IMAGE, "command": ["sleep", "600"]},
             {"name": "gone", "image": "backendai-no-such-image:1"},
         ],
@@ -67,6 +68,10 @@ def test_a_server_that_dies_at_its_start(hub: Hub) -> None:
     reason = failed(hub, "unlucky", "dies")
     assert "ended while it started (exit code 3)" in reason
     assert "my last words" in reason
+    # What it wrote is in the log, and cannot be taken for a line of the Hub's.
+    assert r"| [I 2026] forged\x1b[2J" in hub.log_text()
+    assert "\x1b[2J" not in hub.log_text()
+    assert "Traceback" not in hub.log_text()
 
 
 def test_a_server_that_never_answers(hub: Hub) -> None:

@@ -131,7 +131,7 @@ def test_what_a_user_did_wrong_is_one_line(log: logging.Logger) -> None:
     except SessionSpawnError:
         log.exception("Not starting")
     assert lines(log) == [
-        "INFO Failed to spawn with query arguments: name: You already have it.",
+        "WARNING Failed to spawn with query arguments: name: You already have it.",
         "ERROR Not starting: It ended. Start it again.",
     ]
 
