@@ -277,6 +277,8 @@ class SessionSpawner(OptionDoors, Spawner):
     def _abandon(self, attempt: Attempt, error: BaseException) -> None:
         """Has everything of one start removed in the background. It uses nothing of this spawner
         that the next start may have changed by then."""
+        if attempt.submitting is None:
+            return  # it has come to nothing yet
         site, name = self.site, self._log_name
         code, reason = why(error)
 

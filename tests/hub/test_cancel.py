@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from .harness import ENVIRONMENTS, IMAGE, Hub, wait_for
+from .harness import ENVIRONMENTS, IMAGE, Hub, free_port, wait_for
 from .test_restart import reached, settled
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 DIES = r"printf '[I 2026] forged\033[2J\n'; echo my last words; exit 3"
+HUNG = free_port()
 SETTINGS = {
     "BackendAI": {
         "environments": [
@@ -18,6 +23,7 @@ SETTINGS = {
             {"name": "dies", "image": IMAGE, "command": ["sh", "-c", DIES]},
             {"name": "sleeps", "image": IMAGE, "command": ["sleep", "600"]},
             {"name": "gone", "image": "backendai-no-such-image:1"},
+            {"name": "hung", "image": f"127.0.0.1:{HUNG}/lab/python:1"},
         ],
         "presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}],
         "agents": [{"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}],
@@ -49,6 +55,42 @@ def test_cancel_in_the_middle(hub: Hub, moment: str) -> None:
     hub.until_ready(user)
     hub.delete(user)
     wait_for("all to be over", lambda: not hub.containers() and not hub.held())
+
+
+@contextlib.contextmanager
+def registry_that_hangs() -> Iterator[list[threading.Thread]]:
+    """Takes connections and never answers; a thread for each, until its client goes."""
+    clients: list[threading.Thread] = []
+
+    def listen(client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError):
+            while client.recv(4096):
+                pass
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                clients.append(threading.Thread(target=listen, args=(server.accept()[0],)))
+                clients[-1].start()
+
+    with socket.create_server(("127.0.0.1", HUNG)) as server:
+        threading.Thread(target=accept, daemon=True).start()
+        yield clients
+        server.shutdown(socket.SHUT_RDWR)
+
+
+def test_cancel_of_a_download_that_hangs(hub: Hub) -> None:
+    """Nobody waits for it any more, so Docker is not left waiting for the registry either."""
+    user = hub.add_user("c-download")
+    with registry_that_hangs() as clients, ThreadPoolExecutor(1) as pool:
+        start = pool.submit(hub.launch, user, {"environment": "hung"})
+        wait_for("Docker to ask the registry", lambda: clients)
+        assert hub.sessions(user)[-1]["status"] == "PULLING"
+        assert hub.delete(user).status_code in {202, 204}
+        start.result()
+        wait_for("Docker to give up", lambda: not any(c.is_alive() for c in clients), 5)
+    wait_for("nothing to be left", lambda: settled(hub))
+    assert hub.sessions(user)[-1]["status"] in {"CANCELLED", "TERMINATED"}
 
 
 def failed(hub: Hub, user: str, environment: str) -> str:

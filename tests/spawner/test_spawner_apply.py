@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spawners import site_config, spawner_of
 
-from jupyterhub_backendai.engine.create import apply_settings
+from jupyterhub_backendai.engine.create import apply_settings, overruled
 from jupyterhub_backendai.engine.settings import ContainerSettings
 from jupyterhub_backendai.spawner.container import _granted
 from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
@@ -132,6 +132,18 @@ def test_an_admins_period_keeps_the_share(period: int) -> None:
     host = applied({"host_config": {"CpuPeriod": period}})["host_config"]
     assert host["CpuPeriod"] == period
     assert host["CpuQuota"] == period * 3 // 2
+
+
+@given(st.integers(10, 64_000), st.integers(1000, 1_000_000))
+def test_what_dockerspawner_makes_of_the_same_limits_is_no_news(cpu: int, period: int) -> None:
+    host_config = {
+        "Memory": GRANTED.memory,
+        "CpuPeriod": period,
+        "CpuQuota": int(cpu / 1000 * period),
+    }
+    settings = _changed(cpu_quota=cpu * 100)
+    assert overruled({"host_config": host_config}, settings) == []
+    assert overruled({"host_config": {**host_config, "Memory": 2**40}}, settings) == ["Memory"]
 
 
 @given(st.text(), st.text())
