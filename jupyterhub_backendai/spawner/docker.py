@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 from dockerspawner import DockerSpawner
 from tornado import web
 from traitlets import Bool, default
@@ -194,7 +194,10 @@ class DockerSessionSpawner(ContainerSpawner):
         host = self.host
         if type(self).pull_image is not DockerSpawner.pull_image:  # an admin's own way to have it
             await self.move_quietly(session.id, Status.PULLING, Phase.PULL)
-            await self.pull_image(image)
+            try:
+                await self.pull_image(image)
+            except APIError as error:
+                raise ImageMissing(f"pull_image({image!r}) on {host.name}: {error}") from error
             return
         if self.pull_policy in {"skip", "never"}:
             await host.image(image)
