@@ -12,6 +12,7 @@ from dockerspawner import DockerSpawner
 from spawners import site_config, spawner_of
 from test_spawner_apply import GRANTED
 
+from jupyterhub_backendai.engine.base import LABEL_SESSION
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.spawner.container import _granted
 from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
@@ -129,3 +130,39 @@ async def test_what_a_function_puts_into_the_host_config_is_said_once(
     _granted.reset(token)
     assert [line.split()[0] for line in said] == ["Memory", "NanoCpus"]
     # the quota is what was granted, in the admin's period
+
+
+async def test_limits_are_the_preset_of_a_site_that_has_none(tmp_path: Path) -> None:
+    config = site_config(tmp_path)  # with environments
+    config.DockerSpawner.mem_limit = "3G"
+    spawner = spawner_of(config, DockerSessionSpawner)
+    try:
+        request = await spawner.accept({})
+        assert (request.preset, request.mem, request.cpu) == ("default", 3 * GIB, 1000)
+    finally:
+        await spawner.site.close()
+
+
+async def test_a_container_of_another_session_says_nothing_of_this_one(
+    plain: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its id may be what a Hub before this one kept of the server."""
+    ended: list[str] = []
+    labels = {LABEL_SESSION: "another"}
+
+    class Host:
+        async def call(self, function: Any) -> Any:
+            return {"Id": "x", "Config": {"Labels": labels}, "State": {"Running": True}}
+
+    async def session_ended(code: int | None, reason: str) -> None:
+        ended.append(reason)
+
+    class Row:
+        id = "this"
+
+    plain._host = Host()
+    monkeypatch.setattr(plain, "session_ended", session_ended)
+    assert await plain._exit_of(Row, "x") == 1
+    assert ended == ["Its container is gone. Start it again."]
+    labels[LABEL_SESSION] = "this"
+    assert await plain._exit_of(Row, "x") is None
