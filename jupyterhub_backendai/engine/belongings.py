@@ -59,6 +59,19 @@ class Belongings:
         rows = [*self.containers(client), *self.volumes(client)]
         return {(row["Labels"] or {}).get(LABEL_SESSION, "") for row in rows} - {""}
 
+    def session_of(self, client: docker.APIClient, name: str) -> str | None:
+        """Whose the container of that name is: the id of a session of this hub, "" for anybody
+        else, None where there is none (any more)."""
+        try:
+            found = client.inspect_container(name)
+        except NotFound:
+            return None
+        labels = found["Config"].get("Labels") or {}
+        if labels.get(LABEL_HUB) != self.hub_id:
+            return ""
+        ours = self.labelled_by_us(client, found["Image"], labels)
+        return str(labels[LABEL_SESSION]) if ours else ""
+
     def stop(self, client: docker.APIClient, session_id: str, grace: int) -> None:
         """Ends a session's containers, by force after `grace` seconds."""
         for row in self.containers(client, session_id):

@@ -11,7 +11,7 @@ import docker
 from docker.errors import APIError, NotFound
 from dockerspawner import DockerSpawner
 
-from ..engine.base import LABEL_CORES, LABEL_HUB, LABEL_KERNEL, LABEL_SESSION, EngineError
+from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError
 from ..engine.create import apply_settings, overruled
 from ..engine.docker import DockerHost
 from ..engine.settings import ContainerSettings
@@ -104,12 +104,9 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
             if error.status_code != 409:
                 raise
         # The name is taken: by a leftover of ours, which goes, or by somebody else's container.
-        found = await self.docker("inspect_container", self.object_name)
-        labels = found["Config"].get("Labels") or {}
-        ours = labels.get(LABEL_HUB) == self.site.hub_id and await self.host.call(
-            lambda client: self.host.belongings.labelled_by_us(client, found["Image"], labels)
-        )
-        if not ours or await self._is_live(labels.get(LABEL_SESSION, "")):
+        ours = self.host.belongings
+        holder = await self.host.call(lambda client: ours.session_of(client, self.object_name))
+        if holder == "" or (holder and await self._is_live(holder)):
             self.log.error(
                 "%s: the name %s is taken by another container; c.DockerSpawner.name_template must "
                 "differ for each server of a user", self._log_name, self.object_name,
@@ -119,7 +116,8 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
                 f"A container named {self.object_name} is there already and is another's. "
                 "Tell your admin, or start one under another name.",
             )
-        await self.docker("remove_container", found["Id"], force=True, v=True)
+        if holder is not None:
+            await self.host.call(lambda client: ours.remove(client, holder))
         return dict(await self.create_object())
 
     async def _is_live(self, session_id: str) -> bool:
@@ -155,6 +153,12 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
     def _explain(self, error: APIError) -> Exception:
         text = str(error.explanation or error)
         self.log.error("%s: Docker refused: %s", self._log_name, in_log(text, 1000))
+        if "executable file not found" in text:
+            return LaunchError(
+                "start_failed",
+                "The image of this session lacks the program that it is to run. Choose another "
+                "environment, or tell your admin.",
+            )
         if "bind source path does not exist" in text:
             return LaunchError(
                 "folder",

@@ -89,6 +89,10 @@ async def test_a_sweep(site: Site, api: docker.APIClient) -> None:
         "volume-live", "volume-driven", "volume-other-hub",
     }  # fmt: skip
     assert {c.session_id for c in await site.engine.containers("here")} == {live.id, driven.id}
+    whose = site.engine.host("here").belongings.session_of
+    assert whose(api, f"{HUB}-container-live") == live.id
+    assert whose(api, f"{HUB}-container-strange") == whose(api, f"{HUB}-container-other-hub") == ""
+    assert whose(api, f"{HUB}-container-dead") is None
     # Not by its name either, when it is in the way of ours.
     await site.engine.remove_session("here", "of-an-image")
     assert "container-strange" in names(api)
