@@ -118,7 +118,12 @@ class Reconciler:
         found = await site.engine.orphans(agent)
         # Read after the listing: a session's place is noted before its container is made.
         rows = await site.db(site.store.live)
-        live = {s.id for s in rows if s.agent and site.engine.may_be_on(s.agent, agent)}
+        # One that is still looking for its place may be given this agent the next moment.
+        live = {
+            s.id
+            for s in rows
+            if s.id in site.driven or (s.agent and site.engine.may_be_on(s.agent, agent))
+        }
         for session_id in set(found) - live:
             await self._keep(session_id, agent)
             removed = await site.engine.remove_session(agent, session_id)

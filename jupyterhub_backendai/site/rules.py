@@ -70,6 +70,7 @@ class Rule:
     reason: str = ""
 
 
+GONE_MACHINE = "Its machine is not part of this site any more. Start it again elsewhere."
 _MAKING = ON_THE_WAY - IN_LINE
 
 
@@ -119,19 +120,19 @@ RULES: tuple[Rule, ...] = (
         "RUNNING", "its agent is not configured any more", "removed wherever it is, TERMINATED",
         Action.END,
         lambda s: s.status is Status.RUNNING and not s.known,
-        "container_gone", "Its machine is not part of this site any more.",
+        "container_gone", GONE_MACHINE,
     ),
     Rule(
         "RUNNING", "no running container",
         "its outcome and log are saved; removed, TERMINATED", Action.END,
         lambda s: s.status is Status.RUNNING and s.container is False,
-        "container_gone", "Its container was not running any more.",
+        "container_gone", "Its container was not running any more. Start it again.",
     ),
     Rule(
         "RUNNING for half a minute", "the Hub has no such server",
         "its log is saved; removed, TERMINATED", Action.END,
         lambda s: s.status is Status.RUNNING and s.server is False and s.settled,
-        "not_in_hub", "The Hub does not know its server any more.",
+        "not_in_hub", "The Hub does not know its server any more. Start it again.",
     ),
     Rule(
         "TERMINATING for half a minute, or since before this Hub", "anything",
