@@ -36,7 +36,7 @@ def test_the_service_and_the_least_that_it_needs(c: Config) -> None:
     assert config.BackendAI == c.BackendAI
     assert config.Client == {"base_url": "unix:///run/other.sock"}
     (role,) = c.JupyterHub.load_roles
-    assert role["scopes"] == ["list:users", "read:users:groups", "servers"]
+    assert role["scopes"] == ["list:users", "read:users:groups", "servers", "users:activity"]
     assert c.JupyterHub.extra_user_scopes == {ACCESS}
     assert c.JupyterHub.cleanup_servers is False
     hub = JupyterHub(config=c)  # the Hub's own traits take it

@@ -55,6 +55,7 @@ def agent(site: Site, monkeypatch: pytest.MonkeyPatch) -> Agent:
         "command_started": lambda: agent.started,
         "outcome": lambda: agent.outcome,
         "save_log": lambda: None,
+        "stop_session": lambda: None,
         "remove_session": lambda: 1,
     }
     for name, answer in answers.items():
@@ -131,7 +132,7 @@ async def test_an_end_that_nobody_saw_is_known(
 ) -> None:  # fmt: skip
     agent.outcome = outcome
     await site.end(running.id, "exited", "Its server ended by itself (exit code 143).", 143)
-    assert agent.asked == ["outcome", "save_log", "remove_session"]
+    assert agent.asked == ["stop_session", "outcome", "save_log", "remove_session"]
     session = site.store.get(running.id)
     assert session.status is Status.TERMINATED
     assert (session.result, session.exit_code) == (result, code)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,12 @@ from jupyterhub_backendai.engine.base import (
     Engine,
     EngineCapabilities,
 )
+from jupyterhub_backendai.engine.batch import Outcome
 from jupyterhub_backendai.engine.docker import AgentConfig
+from jupyterhub_backendai.engine.logs import LogPart
+from jupyterhub_backendai.engine.saved_logs import LogShelf
 from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.session import SessionSpawner
 
@@ -58,6 +63,9 @@ class Machine(Engine):
         self.hosts = {"here": AgentConfig("here")}
         self.made: list[str] = []
         self.removed: list[str] = []
+        self.saved: list[str] = []
+        self.let_go: set[str] = set()
+        self.outcomes: dict[str, Outcome] = {}
 
     async def agents(self) -> list[AgentStatus]:
         return [AgentStatus("here", "default", Slots(8000, 8 * GIB), True)]
@@ -84,6 +92,25 @@ class Machine(Engine):
 
     async def logs(self, agent: str, container: str, lines: int) -> str:
         return ""
+
+    async def put_go(self, agent: str, container: str) -> None:
+        self.let_go.add(container)
+
+    async def command_started(self, agent: str, container: str) -> datetime | None:
+        return utcnow() if container in self.let_go else None
+
+    async def outcome(self, agent: str, container: str) -> Outcome | None:
+        return self.outcomes.get(container)
+
+    async def open_log(
+        self, agent: str, container: str, part: LogPart
+    ) -> AsyncGenerator[bytes, None]:
+        yield b""
+
+    async def save_log(
+        self, agent: str, container: str, shelf: LogShelf, session_id: str, kernel: str
+    ) -> None:
+        self.saved.append(session_id)
 
 
 class MachineSpawner(SessionSpawner):
