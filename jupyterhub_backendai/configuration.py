@@ -307,6 +307,14 @@ class BackendAI(LoggingConfigurable):
         'first start where empty. Example: `c.BackendAI.hub_id = "physics"`.',
     ).tag(config=True)
 
+    queue_patience = Integer(
+        15,
+        min=1,
+        help="Seconds that a start waits in line before its page lets go of it, where the sessions "
+        "service runs: the session keeps its place and starts by itself. Example: "
+        "`c.BackendAI.queue_patience = 60`.",
+    ).tag(config=True)
+
     log_directory = Unicode(
         "backendai-logs",
         help="Keep the logs of sessions that are over in this directory of the Hub's machine. "

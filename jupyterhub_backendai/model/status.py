@@ -73,6 +73,11 @@ TRANSITIONS: dict[Status, frozenset[Status]] = {
     S.CANCELLED: frozenset(),
     S.ERROR: frozenset(),
 }
+# What is being done while a session is on its way in a status.
+PHASES = {
+    S.SCHEDULED: Phase.START, S.PREPARING: Phase.PREPARE, S.PULLING: Phase.PULL,
+    S.CREATING: Phase.CREATE,
+}  # fmt: skip
 IN_LINE = frozenset({S.PENDING, S.SCHEDULED})
 ON_THE_WAY = frozenset({S.SCHEDULED, S.PREPARING, S.PULLING, S.CREATING})
 HOLDING: frozenset[Status] = ON_THE_WAY | {S.RUNNING, S.TERMINATING}

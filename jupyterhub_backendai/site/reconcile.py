@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base import AgentUnreachable
-from ..model.status import IN_LINE, Phase, Result, Status
+from ..model.status import IN_LINE, PHASES, Phase, Result, Status
 from ..store import NotFound, Session
 from . import ending
 from .batch import keep
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from .runtime import Site
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
-_PHASES = {
-    Status.PREPARING: Phase.PREPARE, Status.PULLING: Phase.PULL, Status.CREATING: Phase.CREATE
-}  # fmt: skip
 
 
 class Reconciler:
@@ -160,7 +157,7 @@ async def follow(site: Site, session: Session, rule: Rule) -> None:
         session = await site.db(
             site.store.retry_or_give_up,
             session.id,
-            phase=_PHASES[session.status],
+            phase=PHASES[session.status],
             error_code=rule.code,
             reason=rule.reason,
             now=utcnow(),

@@ -94,6 +94,7 @@ class Site:
         self._warned: set[str] = set()
         self.driven: set[str] = set()  # ids of sessions that a start of this process is busy with
         self.closed = False
+        self.stopping = False  # all tasks of this process have been cancelled: it ends
 
     def warn_once(self, text: str) -> None:
         """Says something in the log that is the same for every session."""
@@ -133,11 +134,19 @@ class Site:
     async def _start(self) -> None:
         await self.report_agents()
         await self.reconciler.clear_the_line()
+        self.background(self._until_stopped())
         self.background(self.queue.run())
         self.background(self.queue.watch_agents())
         self.background(retention.run(self))
         # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
+
+    async def _until_stopped(self) -> None:
+        """Notes the end of this process in the very step in which it cancels whatever runs."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopping = True
 
     async def close(self) -> None:
         """Ends the background work; sessions stay as they are."""

@@ -12,14 +12,15 @@ from ..model.catalog import Catalog
 from ..model.errors import FieldError, RequestError
 from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
+from ..model.status import MAX_TRIES
 from ..site.runtime import Site
+from ..store import Session
 from .errors import SessionSpawnError
 from .form import form_from_link, spec_from_form, start_again
 from .forms import FormState
 from .render import render_form
 
 PREPARE_TIMEOUT = 3600  # seconds, for an image to be downloaded and folders to be made
-MAX_PLACES = 3  # agents that are tried one after the other before a start is given up
 START_MARGIN = 60  # seconds that the Hub waits longer than we do, so that ours is the message
 
 
@@ -42,6 +43,7 @@ class OptionDoors(HasTraits):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._request: SessionRequest | None = None
+        self._queued: Session | None = None
         self._launch_timeout = float(getattr(self, "start_timeout"))  # noqa: B009 - a trait of Spawner
 
     @property
@@ -144,9 +146,15 @@ class OptionDoors(HasTraits):
     async def accept(self, options: dict[str, Any]) -> SessionRequest:
         """Checks what is about to be started. Raises `SessionSpawnError` with every error."""
         self._request = None
-        self._request = request = await self.check(options)
+        self._queued = queued = await self.queued(options)
+        self._request = request = queued.request if queued else await self.check(options)
         self._wait_for_all()
         return request
+
+    async def queued(self, options: dict[str, Any]) -> Session | None:
+        """The session of this server that waits in the queue already, where this is its start: it
+        was checked when it came in. Raises `SessionSpawnError`."""
+        return None
 
     async def accepted(self) -> SessionRequest:
         """The request that is to be started, checked. Raises `SessionSpawnError`."""
@@ -160,11 +168,20 @@ class OptionDoors(HasTraits):
             if self._whole_timeout:
                 self._wait_for_all()
 
+    @property
+    def patience(self) -> float:
+        """Seconds that a start waits for a place. With the service on it waits no longer than
+        somebody looks at a page, because the session goes on waiting without it."""
+        configuration = self.site.configuration
+        return float(
+            configuration.queue_patience if configuration.service else configuration.queue_timeout
+        )
+
     def _wait_for_all(self) -> None:
         """Has the Hub wait as long as a start may take with all its waits. The Hub reads this
         before the first line of start()."""
-        waits = self.site.configuration.queue_timeout + PREPARE_TIMEOUT + self._launch_timeout
-        self._whole_timeout = int(MAX_PLACES * waits + START_MARGIN)
+        waits = self.patience + PREPARE_TIMEOUT + self._launch_timeout
+        self._whole_timeout = int(MAX_TRIES * waits + START_MARGIN)
         self.start_timeout = self._whole_timeout
 
 

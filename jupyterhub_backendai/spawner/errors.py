@@ -43,6 +43,11 @@ class SessionSpawnError(SpawnException):
         return cls(text, reason=reason, status=error.status, errors=error.errors)
 
     @classmethod
+    def queued(cls, sentence: str) -> SessionSpawnError:
+        """No failure: the session goes on waiting without a page that holds it."""
+        return cls(sentence, reason="queued", status=202)
+
+    @classmethod
     def failed(cls, error: LaunchError) -> SessionSpawnError:
         """A session that was accepted and did not get as far as running."""
         status = _LAUNCH_STATUS.get(error.reason, 503)

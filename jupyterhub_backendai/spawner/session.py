@@ -11,21 +11,25 @@ from jupyterhub.spawner import Spawner
 from jupyterhub.utils import url_path_join
 
 from .._within import within
-from ..engine.base import AgentUnreachable
+from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
-from ..model.status import IllegalTransition, Phase, Result, Status
+from ..model.status import PHASES, IllegalTransition, Phase, Status
+from ..site import ending
 from ..site.clock import utcnow
+from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
 from ..site.naming import random_name
 from ..site.options import summary
 from ..store import NotFound, Session
-from .doors import MAX_PLACES, PREPARE_TIMEOUT, OptionDoors
+from .doors import PREPARE_TIMEOUT, OptionDoors
 from .errors import SessionSpawnError, for_people, log_in_one_line, why
 from .ready import wait_until_ready
 from .story import Story
 
 # The Hub does not say whether it was the owner, an admin, or its own end.
+AT_ONCE = 2.0  # seconds to see whether there is a place, for one that will hardly have it
+GONE = "It does not wait in line any more."
 ENDED = "It was ended through the Hub."
 T = TypeVar("T")
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
@@ -51,6 +55,14 @@ class Attempt:
         await asyncio.wait([self.submitting])
         failed = self.submitting.cancelled() or self.submitting.exception() is not None
         return None if failed else self.submitting.result()
+
+
+class HandedOver(Exception):
+    """The start is over and the session goes on waiting; `sentence` says so to its owner."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
 
 
 class SessionSpawner(OptionDoors, Spawner):
@@ -97,9 +109,13 @@ class SessionSpawner(OptionDoors, Spawner):
             self._session = None
             await site.ready()
             request = await self.accepted()
-            await self._end_leftover()
+            queued, self._queued = self._queued, None
+            if queued is None:
+                await self._end_leftover()
             # Shielded: what its thread commits must be known to the clean-up, cancelled or not.
-            attempt.submitting = asyncio.ensure_future(self._submit(request))
+            attempt.submitting = asyncio.ensure_future(
+                self._submit(request) if queued is None else self._take(queued)
+            )
             self._session = session = await asyncio.shield(attempt.submitting)
             site.driven.add(session.id)
             return await self._start_session(session, request)
@@ -107,6 +123,9 @@ class SessionSpawner(OptionDoors, Spawner):
             # The Hub gives a cancelled start one second before it stumbles over it.
             self._abandon(attempt, error)
             raise
+        except HandedOver as handed:
+            self._session = None
+            raise SessionSpawnError.queued(handed.sentence) from None
         except Exception as error:
             self._abandon(attempt, error)
             await site.cleanups.over(self._server_key, CLEANUP_WAIT)
@@ -121,34 +140,41 @@ class SessionSpawner(OptionDoors, Spawner):
     async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         self.session_summary = summary(request, self.site_catalog())
         self._story.tell("asked", "Asked", self.session_summary)
-        for left in reversed(range(MAX_PLACES)):
+        while True:
             self._session = session = await self._in_line(session)
             self._story.tell("placed", "Admitted", f"A place on {session.agent} is yours.")
             try:
                 return await self._on_agent(session, request)
-            except AgentUnreachable as error:
-                if not left:
-                    raise
+            except ImageMissing:
+                raise
+            except EngineError as error:
                 self._session = session = await self._back_in_line(session, error)
-        raise AssertionError("not reached: the last place is taken or raises")
 
-    async def _back_in_line(self, session: Session, error: AgentUnreachable) -> Session:
-        """The agent went away: a place on another one, or on this one when it is back.
-
-        What may have been made there is the reconciler's.
-        """
+    async def _back_in_line(self, session: Session, error: EngineError) -> Session:
+        """A place on another agent, or on this one when it is better. Raises the error again when
+        it was tried often enough."""
+        site = self.site
         self.log.warning("%s: %s", self._log_name, error)
         await self._attempt.settled()
-        await self.site.report_agents()
-        self._story.tell("queued", "Back in line", f"{session.agent} does not answer.")
-        return await self.site.move(
+        code, reason = "agent_unreachable", f"{session.agent} does not answer."
+        if not isinstance(error, AgentUnreachable):
+            code, reason = "engine_error", f"It could not be started on {session.agent}."
+            await ending.clear(site, session)
+        # What may have been made where nobody answers is the reconciler's.
+        await site.report_agents()
+        status = (await site.db(site.store.get, session.id)).status
+        session = await site.db(
+            site.store.retry_or_give_up,
             session.id,
-            Status.PENDING,
-            Phase.PREPARE,
-            result=Result.NEED_RETRY,
-            error_code="agent_unreachable",
-            message=f"{session.agent} does not answer.",
+            phase=PHASES.get(status, Phase.START),
+            error_code=code,
+            reason=reason,
+            now=utcnow(),
         )
+        if session.status is not Status.PENDING:
+            raise error
+        self._story.tell("queued", "Back in line", reason)
+        return session
 
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         move = self.site.move
@@ -177,6 +203,31 @@ class SessionSpawner(OptionDoors, Spawner):
         self._story.tell("ready", "Ready", "This page takes you to your session.")
         self.forms.launched()
         return ip, port
+
+    async def queued(self, options: dict[str, Any]) -> Session | None:
+        site, asked_by_queue = self.site, self._asked_by_queue()
+        waiting = await site.db(site.store.live_of, self.user.name, self.name)
+        # One of this very run has a start, or is being ended because it was given up.
+        ours = waiting is not None and waiting.driver == site.run_id
+        if not ours and may_take(waiting, options or {}, asked_by_queue):
+            return waiting
+        if asked_by_queue:
+            raise SessionSpawnError.failed(LaunchError("cancelled", GONE))
+        return None
+
+    def _asked_by_queue(self) -> str:
+        """Id of the session that the service asks to be started, and no other."""
+        if self.handler is None:
+            return ""
+        return str(self.handler.request.headers.get(SESSION_HEADER, ""))
+
+    async def _take(self, waiting: Session) -> Session:
+        """Makes a session of the queue that of this start."""
+        store = self.site.store
+        held_by = waiting.driver
+        if not await self.site.db(store.claim, waiting.id, self.site.run_id, held_by=held_by):
+            raise LaunchError("cancelled", GONE)
+        return await self.site.db(store.get, waiting.id)
 
     async def _submit(self, request: SessionRequest) -> Session:
         site, groups = self.site, sorted(g.name for g in self.user.orm_user.groups)
@@ -219,15 +270,29 @@ class SessionSpawner(OptionDoors, Spawner):
                 title = f"In line, #{row.position}" if row.position else "In line"
                 self._story.tell("queued", title, row.reason, row.position)
 
-        timeout = self.site.configuration.queue_timeout
+        patience = self.patience
+        if self.site.configuration.service and (session.not_before or session.request.depends_on):
+            patience = min(patience, AT_ONCE)  # nobody looks at a page until that comes
         try:
-            return await within(timeout, self.site.queue.wait(session, tell))
+            return await within(patience, self.site.queue.wait(session, tell))
         except asyncio.TimeoutError:
+            if self.site.configuration.service:
+                raise await self._hand_over(session) from None
             raise LaunchError(
                 "queue_timeout",
                 "There was no room in time, so this session was taken out of line. "
                 "Ask for less, or start it again later.",
             ) from None
+
+    async def _hand_over(self, session: Session) -> HandedOver:
+        """Leaves the session to the queue: it keeps its place, and the service starts it."""
+        site = self.site
+        session = await site.db(site.store.get, session.id)
+        sentence = queued_sentence(session.position)
+        self.log.info("%s: session %s goes on waiting by itself", self._log_name, session.id)
+        await site.db(site.store.release, session.id, site.run_id)
+        self._story.tell("queued", "In line", sentence, session.position)
+        return HandedOver(sentence)
 
     async def _until_it_answers(self, ip: str, port: int) -> None:
         """Until the server answers. Raises `LaunchError` after the Hub's `http_timeout`."""
@@ -282,6 +347,8 @@ class SessionSpawner(OptionDoors, Spawner):
         async def clean_up() -> None:
             await attempt.settled()
             session = await attempt.submitted()
+            if site.stopping and site.configuration.service:
+                return  # nobody gave it up: the next run of the Hub goes on with it
             if session is not None:
                 self.log.info("%s: session %s is given up: %s", name, session.id, reason)
                 await site.end(session.id, code, reason)
