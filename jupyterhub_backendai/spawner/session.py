@@ -156,7 +156,7 @@ class SessionSpawner(OptionDoors, Spawner):
         await self._until_it_answers(ip, port)
         self._session = await self.site.move(session.id, Status.RUNNING, Phase.START)
         self._story.tell("ready", "Ready", "This page takes you to your session.")
-        self.forms.launched()
+        self.drafts.launched(self.user.name, self.name)
         return ip, port
 
     async def _submit(self, request: SessionRequest) -> Session:
@@ -176,8 +176,7 @@ class SessionSpawner(OptionDoors, Spawner):
                 now=utcnow(),
             )
         except RequestError as error:
-            self.forms.refused(error.errors)
-            raise SessionSpawnError.refused(error) from None
+            raise self.refused(error) from None
 
     def _free_name(self, taken: frozenset[str]) -> str:
         """The server's own display name where it will do, else a random one."""

@@ -47,10 +47,10 @@ function tell(event) {
 /** What an HTML message says, without its HTML. */
 const textOf = (html) => new DOMParser().parseFromString(html, "text/html").body.textContent;
 
-function advance({ step, state, at, title: says, detail, position: place }) {
+function advance({ step, state, since, at, title: says, detail, position: place }) {
   if (!STORY.includes(step)) return;
   const known = steps.get(step);
-  steps.set(step, { state, at: known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
+  steps.set(step, { state, at: since ?? known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
   for (const earlier of STORY.slice(0, STORY.indexOf(step))) {
     const entry = steps.get(earlier);
     if (entry && entry.state !== "done") Object.assign(entry, { state: "done", until: at ?? now() });
