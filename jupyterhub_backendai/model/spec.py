@@ -22,7 +22,14 @@ from pydantic_core import PydanticCustomError
 
 from .catalog import Bytes, Cpu, Fgpu
 from .errors import FieldError, Problem, shown
-from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
+from .rules import (
+    MAX_THREADS,
+    check_env_name,
+    check_image,
+    check_session_name,
+    check_text,
+    expand_ports,
+)
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
@@ -73,7 +80,7 @@ Whole = Annotated[int, BeforeValidator(_not_bool)]
 Text = Annotated[Annotated[str, Field(max_length=255)] | None, NotEmpty]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
-Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NotEmpty]
+Threads = Annotated[Annotated[Whole, Field(ge=1, le=MAX_THREADS)] | None, NotEmpty]
 
 
 class _Part(BaseModel):

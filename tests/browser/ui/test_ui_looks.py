@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Page, expect
-from ui_harness import environment, page_context, person, safe_json
+from ui_harness import environment, options_form, page_context, person
 from ui_payload import GIB, SPEC, error, view
 from ui_steps import card, visit
 
@@ -120,18 +120,9 @@ def test_one_group_no_presets_no_folders() -> None:
     """The smallest site renders, with numbers alone."""
     small = view(folders=[], folders_enabled=False, environments=[], default=None)
     small["resource_groups"] = [small["resource_groups"][0] | {"presets": [], "agents": []}]
-    html = (
-        environment()
-        .get_template("backendai/options_form.html")
-        .render(view=small, view_json=safe_json(small))
-    )
+    html = options_form(small)
     assert '<input type="hidden" name="preset" value="">' in html
     assert '<input type="hidden" name="resource_group" value="default">' in html
-
-
-def rendered(site: dict[str, Any]) -> str:
-    template = environment().get_template("backendai/options_form.html")
-    return template.render(view=site, view_json=safe_json(site))
 
 
 @pytest.mark.parametrize(
@@ -139,7 +130,7 @@ def rendered(site: dict[str, Any]) -> str:
     [("4g", "4"), ("512m", "0.5"), ("2.5 GiB", "2.5"), (3 * GIB, "3"), ("much", ""), (None, "")],
 )
 def test_sizes_as_people_write_them(written: Any, shown: str) -> None:
-    html = rendered(view(spec={"resources": {"mem": written}}))
+    html = options_form(view(spec={"resources": {"mem": written}}))
     assert f'step="any" value="{shown}" aria-describedby="bk-mem-error' in html
 
 
@@ -155,4 +146,4 @@ JUNK: list[Any] = [
 def test_options_of_any_shape_have_a_form(key: str) -> None:
     """Options come through doors that check nothing, and the form of a server shows them."""
     for value in JUNK:
-        assert 'id="bk-launch"' in rendered(view(spec={key: value}))
+        assert 'id="bk-launch"' in options_form(view(spec={key: value}))

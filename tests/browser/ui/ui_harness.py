@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
 from markupsafe import Markup
+from ui_payload import as_served
 
 ROOT = Path(__file__).resolve().parents[3]
 OURS = [ROOT / "templates", ROOT / "share/static"]
@@ -51,6 +52,7 @@ def safe_json(data: Any) -> Markup:
 def options_form(view: dict[str, Any]) -> str:
     """The options form as the spawner renders it."""
     template = environment().get_template("backendai/options_form.html")
+    view = as_served(view)
     return template.render(view=view, view_json=safe_json(view))
 
 
