@@ -289,6 +289,11 @@ class SessionSpawner(OptionDoors, Spawner):
         async for event in self._story:
             yield event
 
+    @property
+    def told(self) -> dict[str, dict[str, Any]]:
+        """The newest news of each step of a start that is under way, for its page."""
+        return {} if self._story.over else self._story.told
+
     def clear_state(self) -> None:
         super().clear_state()
         self._known_id = ""

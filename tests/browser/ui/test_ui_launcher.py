@@ -128,6 +128,8 @@ async def test_quick_start_with_a_new_folder_starts_the_same(tab: Any, site: Any
 
 async def test_custom_numbers_and_undo(tab: Any, site: Any) -> None:
     page = await visit(await tab(), site, "#step=2")
+    await expect(page.locator("[data-gpus-of]")).to_be_hidden()  # of a group without GPUs
+    await expect(page.locator("#bk-fgpu")).to_be_hidden()
     custom = page.locator("[data-presets-of=default] .bk-custom")
     await expect(custom).to_be_hidden()
     await page.fill("#bk-mem", "24")
@@ -145,6 +147,11 @@ async def test_verdict_on_numbers(tab: Any, site: Any) -> None:
     page = await visit(await tab(), site, "#step=2&resource_group=gpu-lab&preset=gpu-small")
     says = page.locator("#bk-verdict")
     await expect(says).to_contain_text("Starts now")
+    gpus = page.locator("[data-gpus-of=gpu-lab] li")
+    await expect(gpus).to_contain_text(["1.5 of 20", "1 of 20"])
+    await expect(gpus).to_contain_text(["has room for this", "has room for this"])
+    await page.fill("#bk-fgpu", "1.5")
+    await expect(gpus).to_contain_text(["has room for this", "not for this now"])
     await page.fill("#bk-fgpu", "2")
     await expect(says).to_contain_text("Waits in the queue")
     await expect(says).to_contain_text(

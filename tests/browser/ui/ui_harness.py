@@ -85,6 +85,7 @@ class Site:
     viewer: str = "mkim"
     message: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)  # as of the making of the pending page
     hold: threading.Event = field(default_factory=threading.Event)  # end of the event stream
     server: dict[str, Any] | None = field(default_factory=dict)
     failed: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +106,9 @@ class Site:
     def pending_page(self, user: str, name: str) -> str:
         if self.server and self.server.get("ready"):
             return "<h1>JupyterLab</h1>"  # the Hub's redirect
-        spawner = SimpleNamespace(name=name, display_name="lab4-attention", user_options={})
+        spawner = SimpleNamespace(
+            name=name, display_name="lab4-attention", user_options={}, told=self.told
+        )
         progress = f"/hub/api/users/{user}/servers/{name}/progress?_xsrf=the-token"
         return self.template("spawn_pending.html").render(
             page_context(user=person(user), spawner=spawner, progress_url=progress)

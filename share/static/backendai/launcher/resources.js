@@ -82,10 +82,11 @@ function judge(amounts) {
   const over = place.bounds.find((bound) => amounts[bound.slot] > bound.over);
   if (over) return { ...over, why: over.why.replace("{asked}", AMOUNT[over.slot](amounts[over.slot])) };
   const agents = agent ? [agent] : g.agents;
-  const within = (room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
-  if (agents.some((a) => a.available && within(a.free))) return place.otherwise;
-  return agents.length && !agents.some((a) => within(a.capacity)) ? place.apart : place.together;
+  if (agents.some((a) => a.available && roomFor(amounts, a.free))) return place.otherwise;
+  return agents.length && !agents.some((a) => roomFor(amounts, a.capacity)) ? place.apart : place.together;
 }
+
+const roomFor = (amounts, room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
 
 const ahead = (others) => (others ? view.rules.ahead.replace("{ahead}", others) : view.rules.in_line);
 const amounts = () => Object.fromEntries(SLOTS.map((slot) => [slot, amount(slot)]));
@@ -160,6 +161,21 @@ function setAmount(slot, raw) {
   for (const type of ["input", "change"]) amountInput(slot).dispatchEvent(new Event(type, { bubbles: true }));
 }
 
+/** The machines of the group with GPUs, and which of them have room for all that is asked. */
+function renderGpus() {
+  const asked = amounts();
+  for (const panel of $$("[data-gpus-of]")) {
+    panel.hidden = panel.dataset.gpusOf !== group()?.name;
+    if (panel.hidden) continue;
+    for (const row of $$("[data-agent]", panel)) {
+      const agent = group().agents.find((a) => a.name === row.dataset.agent);
+      const fits = agent.available && roomFor(asked, agent.free);
+      row.classList.toggle("fit", fits);
+      $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : agent.available ? ["not for this now"] : []));
+    }
+  }
+}
+
 function renderResources() {
   const custom = isCustom(), cards = presetCards();
   if (cards) {
@@ -182,6 +198,7 @@ function renderResources() {
     }
   }
   SLOTS.forEach(renderSlot);
+  renderGpus();
   const threads = ["omp", "openblas"].map((name) => chosen(name)).filter(Boolean);
   const agent = chosen("agent") || "auto";
   const says = [
