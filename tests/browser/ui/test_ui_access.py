@@ -1,0 +1,82 @@
+"""Every page by axe-core, which knows the WCAG: labels, roles, contrast, in both themes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+from ui_payload import error, view
+from ui_steps import fill_all, visit
+
+from jupyterhub_backendai.spawner.story import Story
+
+pytestmark = pytest.mark.browser
+
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
+# What changes with the theme.
+CONTRAST = {"runOnly": ["color-contrast"], "resultTypes": ["violations"]}
+THEME = "theme => { document.documentElement.dataset.bsTheme = theme }"
+
+
+async def test_no_page_has_a_barrier(tab: Any, site: Any) -> None:
+    page, axe = await tab(1280, 900), Axe()
+    found: dict[str, str] = {}
+
+    async def look(where: str) -> None:
+        for theme, rules in (("dark", CONTRAST), ("light", WCAG)):
+            await page.evaluate(THEME, theme)
+            result = await axe.run(page, options=rules)
+            assert result.response["passes"], where
+            if result.violations_count:
+                found[f"{where}, {theme}"] = result.generate_report()
+
+    await visit(page, site)
+    await look("form, step 1")
+    await page.click("#bk-skip")
+    await look("form, review")
+    site.view["errors"] = [
+        error("name", "You already have it."),
+        error("env.1", "It is set by the system."),
+        error("resources.mem", "Never fits."),
+        error("mounts.0.path", "A path cannot contain .. as a step."),
+        error("preopen_ports.0", "Port 80 cannot be opened."),
+    ]
+    await page.click('.bk-rail a[href="#step-1"]')
+    await fill_all(page, js=True)
+    await page.click("#bk-skip")
+    await page.click("#bk-launch")
+    await page.wait_for_selector("#backendai[data-ready][data-errors='5']")
+    for step in range(1, 6):
+        await page.click(f'.bk-rail a[href="#step-{step}"]')
+        await expect(page.locator(f"#step-{step}")).to_be_visible()
+        await look(f"form with errors, step {step}")
+    site.view = view()
+    await page.goto("about:blank")  # what differs in its hash alone is the same page
+    await visit(page, site, "#resource_group=gpu-lab&preset=gpu-small&step=2")
+    await expect(page.locator(".bk-gpus")).to_be_visible()
+    await page.fill("#bk-fgpu", "2")
+    await page.click("#bk-more summary")
+    await look("GPUs")
+    await page.click("#bk-skip")
+    await page.click("#bk-launch")
+    await expect(page.locator("#bk-nofolder")).to_be_visible()
+    await look("dialog")
+
+    story = Story()
+    story.tell("asked", "Asked", "Python 3.13, 2 cores, 4 GB")
+    story.tell("queued", "In line, #3", "Waiting for 2 CPU cores: 1 is free.", position=3)
+    site.told, site.server = story.told, {"ready": False, "pending": "spawn"}
+    site.events = [{"progress": 10, "backendai": told} for told in story.told.values()]
+    await page.goto(f"{site.url}/hub/spawn-pending/mkim/lab4")
+    await expect(page.locator("#bk-place")).to_contain_text("#3")
+    await look("pending")
+    site.server = {"ready": False, "pending": None}
+    site.events.append({"progress": 100, "failed": True, "message": "Spawn failed: No room."})
+    await expect(page.locator("#bk-over")).to_contain_text("No room.")
+    await look("failed")
+    for site.failed in ({}, {"failed": True, "failed_message": "Memory ran out."}):
+        await page.goto(f"{site.url}/hub/not-running/mkim/lab4")
+        await look(f"not running {site.failed}")
+    assert not found, "\n\n".join(f"{where}: {report}" for where, report in found.items())
