@@ -212,6 +212,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
+        self.wfile.write(b"retry: 50\n\n")  # milliseconds until a browser asks again, not 3000
         sent = 0
         try:
             while True:
