@@ -151,7 +151,7 @@ async def test_verdict_on_numbers(tab: Any, site: Any) -> None:
     await expect(gpus).to_contain_text(["1.5 of 20", "1 of 20"])
     await expect(gpus).to_contain_text(["has room for this", "has room for this"])
     await page.fill("#bk-fgpu", "1.5")
-    await expect(gpus).to_contain_text(["has room for this", "not for this now"])
+    await expect(gpus).to_contain_text(["has room for this", "no room for this now"])
     await page.fill("#bk-fgpu", "2")
     await expect(says).to_contain_text("Waits in the queue")
     await expect(says).to_contain_text(

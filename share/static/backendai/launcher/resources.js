@@ -171,7 +171,7 @@ function renderGpus() {
       const agent = group().agents.find((a) => a.name === row.dataset.agent);
       const fits = agent.available && roomFor(asked, agent.free);
       row.classList.toggle("fit", fits);
-      $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : agent.available ? ["not for this now"] : []));
+      $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : agent.available ? ["no room for this now"] : []));
     }
   }
 }
