@@ -97,6 +97,14 @@ class OptionDoors(HasTraits):
 
         return apply
 
+    def form_launched(self) -> None:
+        """This server runs: nothing that was typed for it is kept, and no task that began with
+        the request holds it either."""
+        self.drafts.launched(self.user.name, self.name)
+        visit = VISIT.get()
+        if visit is not None and visit.spawner is self:
+            visit.draft = None
+
     async def render_form(self) -> str:
         """The options form for this spawner's user, as HTML."""
         return await render_form(self)

@@ -40,14 +40,18 @@ class FormPage:
     def ticket(self) -> str:
         """What the form carries, so that its post is known to be this viewer's."""
         text = "\0".join((self.viewer, self.owner, self.server))
-        return hmac.new(_WORD, text.encode(), "sha256").hexdigest() + self.viewer
+        return hmac.new(_WORD, _bytes(text), "sha256").hexdigest() + self.viewer
 
     @classmethod
     def of_ticket(cls, ticket: str, owner: str, server: str) -> FormPage | None:
         """The page that a form of this server was made for; None where nothing says so."""
         page = cls(ticket[64:], owner, server)
-        given, right = ticket.encode("utf-8", "replace"), page.ticket.encode("utf-8", "replace")
-        return page if ticket and hmac.compare_digest(given, right) else None
+        return page if hmac.compare_digest(_bytes(ticket), _bytes(page.ticket)) else None
+
+
+def _bytes(text: str) -> bytes:
+    """Any text there can be, half a character included."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 @dataclass

@@ -156,7 +156,7 @@ class SessionSpawner(OptionDoors, Spawner):
         await self._until_it_answers(ip, port)
         self._session = await self.site.move(session.id, Status.RUNNING, Phase.START)
         self._story.tell("ready", "Ready", "This page takes you to your session.")
-        self.drafts.launched(self.user.name, self.name)
+        self.form_launched()
         return ip, port
 
     async def _submit(self, request: SessionRequest) -> Session:

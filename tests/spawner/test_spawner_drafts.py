@@ -124,7 +124,7 @@ async def test_a_draft_is_of_one_viewer_and_one_server(servers: Any) -> None:
     assert value(await look(lab, "ada"), "name") == "typed-by-ada"
     assert value(await look(lab, "boss"), "name") == "typed-by-boss"
 
-    lab.drafts.launched("ada", "lab")
+    lab.form_launched()
     for viewer in ("ada", "boss"):
         assert value(await look(lab, viewer), "name") == ""
 
