@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from .errors import Kind, Problem, shown
+from .errors import Problem, shown
 
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
@@ -268,11 +268,6 @@ def overlapping(targets: list[str]) -> set[int]:
                 clashes.add(index)
             parent = posixpath.dirname(parent)
     return clashes
-
-
-def forbidden(code: str, message: str) -> Problem:
-    """A `Problem` for what policy forbids (HTTP 403)."""
-    return Problem(code, message, Kind.FORBIDDEN)
 
 
 def used_by(user: str) -> str:

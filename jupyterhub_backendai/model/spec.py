@@ -30,6 +30,7 @@ from .rules import (
     check_text,
     expand_ports,
 )
+from .sent import ENV, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
@@ -62,11 +63,6 @@ def _custom(problem: Problem) -> PydanticCustomError:
     return PydanticCustomError(problem.code, "{message}", {"message": problem.message})
 
 
-def _emptied(value: object) -> object:
-    """Empty text, which is what an untouched form field sends, as not given."""
-    return None if value == "" else value
-
-
 def _not_bool(value: object) -> object:
     """JSON's true is no number, though Python would count it as 1."""
     if isinstance(value, bool):
@@ -74,13 +70,12 @@ def _not_bool(value: object) -> object:
     return value
 
 
-NotEmpty = BeforeValidator(_emptied)
-Whole = Annotated[int, BeforeValidator(_not_bool)]
+Whole = Annotated[int, BeforeValidator(_not_bool), OR_TEXT]
 # The bound is on the text inside: on the optional whole it would be applied to None too.
-Text = Annotated[Annotated[str, Field(max_length=255)] | None, NotEmpty]
+Text = Annotated[Annotated[str, Field(max_length=255)] | None, NOT_EMPTY]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
-Threads = Annotated[Annotated[Whole, Field(ge=1, le=MAX_THREADS)] | None, NotEmpty]
+Threads = Annotated[Annotated[Whole, Field(ge=1, le=MAX_THREADS)] | None, NOT_EMPTY]
 
 
 class _Part(BaseModel):
@@ -90,10 +85,10 @@ class _Part(BaseModel):
 class Resources(_Part):
     """Amounts that override single slots of the preset: cores, bytes, bytes, shares."""
 
-    cpu: Annotated[Cpu | None, NotEmpty] = None
-    mem: Annotated[Bytes | None, NotEmpty] = None
-    shm: Annotated[Bytes | None, NotEmpty] = None
-    fgpu: Annotated[Fgpu | None, NotEmpty] = None
+    cpu: Annotated[Cpu | None, NOT_EMPTY] = None
+    mem: Annotated[Bytes | None, NOT_EMPTY] = None
+    shm: Annotated[Bytes | None, NOT_EMPTY] = None
+    fgpu: Annotated[Fgpu | None, NOT_EMPTY] = None
 
 
 class Cluster(_Part):
@@ -119,7 +114,7 @@ class Mount(_Part):
 
     folder: str = Field(min_length=1, max_length=320)  # a group's name, a slash, a folder's
     path: Text = None
-    permission: Annotated[Literal["ro", "rw"] | None, NotEmpty] = None
+    permission: Annotated[Literal["ro", "rw"] | None, NOT_EMPTY] = None
     create: StrictBool = False
 
 
@@ -131,7 +126,7 @@ class Batch(_Part):
     """The command of a batch session, when it may start at the earliest, how long it may take."""
 
     command: Text = None
-    starts_at: Annotated[AwareDatetime | None, NotEmpty] = None
+    starts_at: Annotated[AwareDatetime | None, NOT_EMPTY] = None
     timeout: Text = None
 
 
@@ -139,21 +134,21 @@ class SessionSpec(_Part):
     """What a user asks for. Every key is optional; `{}` is the admin's default session."""
 
     name: Name = None
-    type: Literal["interactive", "batch"] = "interactive"
+    type: Annotated[Literal["interactive", "batch"], OR_NOTHING] = "interactive"
     environment: Text = None
     version: Text = None
     image: Image = None
-    env: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
+    env: Annotated[dict[str, str], ENV] = Field(default={}, max_length=MAX_VARIABLES)
     resource_group: Text = None
-    agent: Annotated[str, Field(max_length=255)] = "auto"
+    agent: Annotated[str, Field(max_length=255), OR_NOTHING] = "auto"
     preset: Text = None
-    resources: Resources = Resources()
-    count: Whole = Field(default=1, ge=1, le=100)
-    cluster: Cluster = Cluster()
-    threads: ThreadCounts = ThreadCounts()
-    mounts: tuple[Mount, ...] = Field(default=(), max_length=100)
-    preopen_ports: tuple[int, ...] = ()
-    batch: Annotated[Batch | None, NotEmpty] = None
+    resources: Annotated[Resources, OR_NOTHING] = Resources()
+    count: Annotated[Annotated[Whole, Field(ge=1, le=100)], OR_NOTHING] = 1
+    cluster: Annotated[Cluster, OR_NOTHING] = Cluster()
+    threads: Annotated[ThreadCounts, OR_NOTHING] = ThreadCounts()
+    mounts: Annotated[tuple[Mount, ...], Field(max_length=100), OR_NOTHING] = ()
+    preopen_ports: Annotated[tuple[int, ...], PORTS] = ()
+    batch: Annotated[Batch | None, NOT_EMPTY] = None
     owner: Text = None
     project: Text = None
 

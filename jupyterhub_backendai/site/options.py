@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..model.catalog import Catalog, Environment, Preset, ResourceGroup
@@ -15,7 +16,7 @@ from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.rules import HOME
 from ..model.slots import SLOT_NAMES, Limits, Slots, format_bytes, format_thousandths
-from ..scheduling.queue import verdict
+from ..scheduling.queue import verdicts
 from ..scheduling.snapshot import Agent, Pending, Snapshot
 from . import form_rules
 from .clock import utcnow
@@ -171,25 +172,48 @@ class _View:
             "mem": preset.mem,
             "shm": preset.shm,
             "fgpu": preset.fgpu,
-            "verdict": self.verdict(preset.slots, group.name),
+            "verdict": self.verdicts[group.name, preset.slots],
         }
 
     def default(self) -> dict[str, Any]:
         """The admin's default session for this user, and what would happen to it now."""
-        try:
-            request = resolve({}, self.context)
-        except RequestError as error:
-            text = error.errors[0].message
+        request = self.default_request
+        if isinstance(request, RequestError):
+            text = request.errors[0].message
             return {"summary": "", "verdict": {"code": "never", "text": text, "ahead": 0}}
         return {
             "summary": summary(request, self.context.catalog),
-            "verdict": self.verdict(request.slots, request.resource_group),
+            "verdict": self.verdicts[request.resource_group, request.slots],
         }
 
-    def verdict(self, slots: Slots, group: str) -> dict[str, Any]:
-        """What would happen if the user asked for this now."""
+    @cached_property
+    def default_request(self) -> SessionRequest | RequestError:
+        try:
+            return resolve({}, self.context)
+        except RequestError as error:
+            return error
+
+    @cached_property
+    def verdicts(self) -> dict[tuple[str, Slots], dict[str, Any]]:
+        """What would happen now if the user asked, in that group, for a preset or the default."""
+        asked = {
+            (group.name, preset.slots): None
+            for group in self.context.allowed_groups()
+            for preset in self.context.catalog.presets_of(group.name)
+        }
+        if isinstance(self.default_request, SessionRequest):
+            asked[self.default_request.resource_group, self.default_request.slots] = None
+        told = verdicts(
+            self._with_my_limits(), [self._candidate(group, slots) for group, slots in asked]
+        )
+        return {
+            place: {"code": v.code, "text": v.reason, "ahead": v.ahead}
+            for place, v in zip(asked, told, strict=True)
+        }
+
+    def _candidate(self, group: str, slots: Slots) -> Pending:
         context = self.context
-        candidate = Pending(
+        return Pending(
             id="\uffff",  # behind everything that was submitted at the same time
             owner=context.user,
             project=context.policies.project_of(context.groups),
@@ -198,13 +222,9 @@ class _View:
             priority=context.policy.priority,
             submitted_at=self.snapshot.now,
         )
-        found = verdict(self._with_my_limits(), candidate)
-        return {"code": found.code, "text": found.reason, "ahead": found.ahead}
 
     def _with_my_limits(self) -> Snapshot:
         """The snapshot has limits of those who hold or wait; this user may do neither yet."""
-        from dataclasses import replace
-
         context = self.context
         owners: Mapping[str, Limits] = {
             **self.snapshot.owner_limits,

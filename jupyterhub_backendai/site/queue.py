@@ -84,10 +84,9 @@ class Queue:
         waiting = list(self._waiting.items())
         if not waiting:
             return
-        rows = await site.db(site.store.live, _IN_LINE)
-        by_id = {row.id: row for row in rows}
+        rows = await site.db(site.store.get_many, [session_id for session_id, _ in waiting])
         for session_id, waiter in waiting:
-            self._inform(waiter, by_id.get(session_id))
+            self._inform(waiter, rows.get(session_id))
 
     @staticmethod
     def _inform(waiter: _Waiter, row: Session | None) -> None:

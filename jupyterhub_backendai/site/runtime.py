@@ -20,6 +20,7 @@ from ..engine.settings import SiteSettings
 from ..model.resolve import AgentFacts, Context
 from ..model.status import IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
+from . import retention
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -115,6 +116,7 @@ class Site:
         await self.reconciler.clear_the_line()
         self.background(self.queue.run())
         self.background(self.queue.watch_agents())
+        self.background(retention.run(self))
         # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
 

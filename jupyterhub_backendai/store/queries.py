@@ -61,6 +61,12 @@ def get(db: Transaction, session_id: str) -> Session:
     return session_of(row)
 
 
+def get_many(db: Transaction, session_ids: Collection[str]) -> dict[str, Session]:
+    """The sessions of these ids, by id; an id without a session is left out."""
+    rows = db.scalars(select(SessionRow).where(SessionRow.id.in_(session_ids)))
+    return {row.id: session_of(row) for row in rows}
+
+
 def of_server(db: Transaction, owner: str, server_name: str, *, live: bool) -> Session | None:
     """The newest session of a server of the Hub; `live`: only one that is not over."""
     query = select(SessionRow).where(

@@ -188,12 +188,23 @@ class Store:
         with self._db.write() as db:
             sessions.set_kernel(db, session_id, kernel, facts)
 
+    def forget(self, before: datetime, most: int) -> int:
+        """Removes sessions that were over before that time, with their kernels, allocations and
+        history: the oldest first, `most` at once. Returns how many it removed."""
+        with self._db.write() as db:
+            return sessions.forget(db, before, most)
+
     # -- sessions: questions
 
     def get(self, session_id: str) -> Session:
         """The session of this id. Raises `NotFound`."""
         with self._db.read() as db:
             return queries.get(db, session_id)
+
+    def get_many(self, session_ids: Collection[str]) -> dict[str, Session]:
+        """The sessions of these ids, by id; an id without a session is left out."""
+        with self._db.read() as db:
+            return queries.get_many(db, session_ids)
 
     def live_of(self, owner: str, server_name: str) -> Session | None:
         """The session that a server of the Hub has now."""

@@ -52,9 +52,9 @@ async def test_who_comes_while_rows_are_read_is_not_told_that_it_was_cancelled(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, late = asyncio.get_running_loop(), []
-    read: Callable[..., list[Session]] = site.store.live
+    read: Callable[..., dict[str, Session]] = site.store.get_many
 
-    def live(*args: Any, **kwargs: Any) -> list[Session]:
+    def get_many(*args: Any, **kwargs: Any) -> dict[str, Session]:
         rows = read(*args, **kwargs)
         if not late:  # the rows are read; now somebody submits and waits
             session = submit(site, "second")
@@ -67,7 +67,8 @@ async def test_who_comes_while_rows_are_read_is_not_told_that_it_was_cancelled(
         await asyncio.sleep(0)
         return task
 
-    monkeypatch.setattr(site.store, "live", live)
+    monkeypatch.setattr(site.store, "get_many", get_many)
+    monkeypatch.setattr(site.store, "live", None)  # a look reads no one's rows but theirs
     first = await begin(submit(site, "first"))
     await site.queue.once()
     assert (await first).status is Status.SCHEDULED
