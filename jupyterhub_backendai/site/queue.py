@@ -94,7 +94,10 @@ class Queue:
             return
         if row is None or row.status not in _IN_LINE:
             waiter.placed.set_exception(
-                LaunchError("cancelled", "The session was cancelled while it was in line.")
+                LaunchError(
+                    "cancelled",
+                    "It was cancelled while it was in line. Start it again when you like.",
+                )
             )
         elif row.status is Status.SCHEDULED:
             waiter.placed.set_result(row)
