@@ -80,7 +80,7 @@ async def test_a_start_timeout_of_a_group_or_hook_is_the_launchs(plain: Any) -> 
     whole = plain.start_timeout
     plain.start_timeout = 200
     assert plain._launch_timeout == 200
-    assert plain.start_timeout == whole - 3 * 100
+    assert plain.start_timeout == whole - 5 * 100
 
 
 async def test_an_override_of_pull_image_is_used(
