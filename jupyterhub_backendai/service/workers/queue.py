@@ -76,14 +76,20 @@ class QueueWorker:
                 del self._refusals[session_id]
 
     async def _until_due(self, seq: int, least: float) -> None:
-        """Until something changed after `seq` that a pass may act on, or it is time for one."""
-        site = self.site
-        deadline = time.monotonic() + max(PASS_INTERVAL, least)
-        await asyncio.sleep(least)
-        while time.monotonic() < deadline:
-            seq, news = await site.db(site.store.queue_news, seq)
-            if news or await site.queue.kicked(LOOK_INTERVAL):
+        """Until something changed after `seq` that a pass may act on, or it is time for one; not
+        before `least` seconds. What another process places meanwhile is started all the same."""
+        site, began, due = self.site, time.monotonic(), False
+        while (passed := time.monotonic() - began) < max(PASS_INTERVAL, least):
+            if due and passed >= least:
                 return
+            seq, news = await site.db(site.store.queue_news, seq)
+            if news:
+                await self.start_placed()
+            if due or news:
+                due = True
+                await asyncio.sleep(max(0, min(LOOK_INTERVAL, least - passed)))
+            else:
+                due = await site.queue.kicked(LOOK_INTERVAL)
 
     async def _ask(self, session_id: str) -> None:
         """Until the Hub has taken the session over, or it is not to be started any more."""

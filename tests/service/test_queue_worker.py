@@ -1,0 +1,207 @@
+"""The queue's worker on a real store and real starts, with a Hub that is no more than its starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from jupyterhub.user import User
+
+from jupyterhub_backendai.model.resolve import resolve
+from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.service.hub import HubRefused, HubUnavailable, NoSuchUser
+from jupyterhub_backendai.service.workers import queue
+from jupyterhub_backendai.service.workers.queue import QueueWorker
+from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.site.handing_over import SESSION_HEADER
+from jupyterhub_backendai.site.runtime import Site
+from jupyterhub_backendai.spawner.errors import SessionSpawnError
+from jupyterhub_backendai.store import Session
+
+from ..spawner.spawners import MachineSpawner, site_config, user_of
+
+BACKEND = {
+    "service": True,
+    "queue_patience": 1,
+    "agents": [
+        {"name": "here", "base_url": "unix:///nowhere", "capacity": {"cpu": 8, "mem": "8g"}}
+    ],
+    "presets": [{"name": "four", "cpu": 4, "mem": "1g"}],
+}
+
+
+class Hub:
+    """What the worker calls: each start makes a spawner for that server, as the real Hub does."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.errors: list[Exception] = []
+        self.asked: list[str] = []
+        self.pending: set[str] = set()
+        self.starts: list[asyncio.Task[Any]] = []
+
+    async def start(
+        self, owner: str, server: str, options: Mapping[str, Any], display_name: str = "",
+        session_id: str = "",
+    ) -> bool:  # fmt: skip
+        assert owner == self.user.name
+        self.asked.append(session_id)
+        if self.errors:
+            raise self.errors.pop(0)
+        if server in self.pending:
+            return False
+        self.pending.add(server)
+        spawner = spawner_of(self.user, server, session_id)
+        spawner.may_finish.set()
+        try:
+            await spawner.accept(dict(options))
+        except SessionSpawnError as error:
+            self.pending.discard(server)
+            raise HubRefused(error.status_code, error.message) from None
+        self.starts.append(asyncio.ensure_future(spawner.start()))
+        self.starts[-1].add_done_callback(lambda _: self.pending.discard(server))
+        return False
+
+
+def spawner_of(user: User, server: str, session_id: str = "") -> MachineSpawner:
+    spawner = user.get_or_create_spawner(server, server) if server else user._new_spawner("")
+    headers = {SESSION_HEADER: session_id} if session_id else {}
+    spawner.handler = SimpleNamespace(request=SimpleNamespace(headers=headers))
+    return spawner  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
+    hub = Hub(user_of(site_config(tmp_path, **BACKEND), MachineSpawner))
+    await site_of(hub).ready()
+    yield hub
+    for start in hub.starts:
+        start.cancel()
+    await asyncio.gather(*hub.starts, return_exceptions=True)
+    await site_of(hub).close()
+
+
+def site_of(hub: Hub) -> Site:
+    site: Site = hub.user._new_spawner("").site
+    return site
+
+
+def worker_of(hub: Hub) -> QueueWorker:
+    return QueueWorker(site_of(hub), hub)  # type: ignore[arg-type]
+
+
+async def submit(site: Site, *servers: str, **options: Any) -> list[Session]:
+    """Sessions as the service's API queues them."""
+    asked = {"preset": "four", **options}
+    context = await site.context("alice", frozenset(), False, asked)
+    return await site.db(
+        site.store.submit_many, resolve(asked, context), owner="alice", owner_groups=[],
+        names={server: server for server in servers}, driver=None, max_pending=None,
+        now=utcnow(), asked=asked,
+    )  # fmt: skip
+
+
+async def until(site: Site, session: Session, *statuses: Status) -> Session:
+    async def reached() -> Session:
+        while (row := await site.db(site.store.get, session.id)).status not in statuses:
+            await asyncio.sleep(0.01)
+        return row
+
+    return await asyncio.wait_for(reached(), 10)
+
+
+def statuses(site: Site) -> dict[str, Status]:
+    rows, _ = site.store.list_sessions(limit=200)
+    return {row.server_name: row.status for row in rows}
+
+
+async def test_what_has_its_place_is_started_once_whoever_dies(hub: Hub) -> None:
+    site = site_of(hub)
+    first, second, third = await submit(site, "train-1", "train-2", "train-3")
+    worker = worker_of(hub)
+    await worker.once()
+    # Killed here and started again: asked for twice, started once.
+    again = worker_of(hub)
+    await again.start_placed()
+    for session in (first, second):
+        row = await until(site, session, Status.RUNNING)
+        assert row.driver == site.run_id
+    assert statuses(site)["train-3"] is Status.PENDING
+    assert sorted(site.engine.made) == sorted([first.id, second.id])  # type: ignore[attr-defined]
+
+    run = asyncio.ensure_future(worker.run())
+    await site.end(first.id, "user_requested", "You ended it.")
+    await until(site, third, Status.RUNNING)
+    run.cancel()
+    assert len(site.store.list_sessions()[0]) == 3
+
+
+async def test_one_that_was_cancelled_meanwhile_is_not_started_anew(hub: Hub) -> None:
+    site = site_of(hub)
+    (session,) = await submit(site, "train-1")
+    site.store.run_pass(site.policies, site.catalog, utcnow())
+    await site.end(session.id, "user_requested", "You ended it.")
+    with pytest.raises(HubRefused, match="does not wait in line any more"):
+        await hub.start("alice", "train-1", session.asked or {}, session_id=session.id)
+    assert statuses(site) == {"train-1": Status.CANCELLED}
+
+
+async def test_a_hub_that_is_away_or_refuses(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "FIRST_WAIT", 0.001)
+    site = site_of(hub)
+    hub.errors = [HubUnavailable("it does not answer")] * 3
+    (session,) = await submit(site, "train-1")
+    worker = worker_of(hub)
+    run = asyncio.ensure_future(worker.run())
+    row = await until(site, session, Status.RUNNING)
+    assert [e.phase for e in site.store.history(row.id)].count(Phase.START) == 1
+
+    # A no is tried five times, each a row of its own in the history or counted in it.
+    hub.errors = [HubRefused(403, "You have too many servers.")] * 5
+    (session,) = await submit(site, "train-2")
+    row = await until(site, session, Status.ERROR)
+    assert row.reason_code == "hub_refused"
+    assert "You have too many servers." in row.reason
+    assert hub.asked.count(session.id) == 5
+
+    hub.errors = [NoSuchUser(404, "There is no user alice.")]
+    (session,) = await submit(site, "train-4")
+    row = await until(site, session, Status.CANCELLED)
+    assert row.reason_code == "owner_gone"
+    run.cancel()
+    assert [h.session_id for h in site.store.allocations()] != []
+
+
+async def test_a_start_lets_go_of_what_waits_long_and_the_queue_starts_it(hub: Hub) -> None:
+    site = site_of(hub)
+    holding = await submit(site, "train-1", "train-2")
+    worker = worker_of(hub)
+    await worker.once()
+    for session in holding:
+        await until(site, session, Status.RUNNING)
+
+    page = spawner_of(hub.user, "")
+    options = {"preset": "four", "env": {"MY_TOKEN": "secret"}}
+    await page.accept(options)
+    page.user_options = options
+    page.may_finish.set()
+    with pytest.raises(SessionSpawnError, match="in line, #1. It starts by itself") as told:
+        await page.start()
+    assert (told.value.status_code, told.value.reason) == (202, "queued")
+    (waiting,) = (row for row in site.store.live() if row.status is Status.PENDING)
+    assert waiting.driver is None
+
+    # The page again: the same session, and no second one.
+    again = spawner_of(hub.user, "")
+    assert (await again.accept(options)).env["MY_TOKEN"] == "secret"  # noqa: S105
+    assert again._queued == waiting
+
+    await site.end(holding[0].id, "user_requested", "You ended it.")
+    await worker.once()
+    row = await until(site, waiting, Status.RUNNING)
+    assert row.request.env["MY_TOKEN"] == "secret"  # noqa: S105
+    assert "secret" not in str(row.asked)
