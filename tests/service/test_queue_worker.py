@@ -1,4 +1,4 @@
-"""The queue's worker on a real store and real starts, with a Hub that is no more than its starts."""
+"""The queue's worker on a real store and real starts; the Hub is no more than its starts here."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def submit(site: Site, *servers: str, **options: Any) -> list[Session]:
 
 async def until(site: Site, session: Session, *statuses: Status) -> Session:
     async def reached() -> Session:
-        while (row := await site.db(site.store.get, session.id)).status not in statuses:
+        while (row := await site.db(site.store.get, session.id)).status not in statuses:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         return row
 
@@ -197,11 +197,11 @@ async def test_a_start_lets_go_of_what_waits_long_and_the_queue_starts_it(hub: H
 
     # The page again: the same session, and no second one.
     again = spawner_of(hub.user, "")
-    assert (await again.accept(options)).env["MY_TOKEN"] == "secret"  # noqa: S105
+    assert (await again.accept(options)).env["MY_TOKEN"] == "secret"
     assert again._queued == waiting
 
     await site.end(holding[0].id, "user_requested", "You ended it.")
     await worker.once()
     row = await until(site, waiting, Status.RUNNING)
-    assert row.request.env["MY_TOKEN"] == "secret"  # noqa: S105
+    assert row.request.env["MY_TOKEN"] == "secret"
     assert "secret" not in str(row.asked)

@@ -1,0 +1,155 @@
+"""The service's workers with a real Hub and real containers: the queue, and batch sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import requests
+
+from .harness import Hub, running, wait_for
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+SETTINGS = {
+    "BackendAI": {
+        # Room for four.
+        "agents": [{"name": "node-1", "capacity": {"cpu": 2, "mem": "8g"}}],
+        "presets": [{"name": "half", "cpu": 0.5, "mem": "256m"}],
+        "default_policy": {"max_pending": 200},
+    }
+}
+FINAL = ("TERMINATED", "CANCELLED", "ERROR")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """One Hub with its service."""
+    folder = tmp_path_factory.mktemp("hub")
+    with running(folder, service=True, settings=SETTINGS) as started:
+        until_open(started)
+        yield started
+
+
+def until_open(hub: Hub) -> None:
+    def answers() -> bool:
+        try:
+            return call(hub, "GET", "health").status_code == 200
+        except requests.ConnectionError:
+            return False
+
+    wait_for("the service to open", answers)
+
+
+def call(hub: Hub, method: str, path: str, token: str = "", **more: Any) -> requests.Response:
+    headers = {"Authorization": f"token {token}"} if token else {}
+    url = f"{hub.url}/services/backendai/{path}"
+    return requests.request(method, url, headers=headers, timeout=60, **more)
+
+
+def token_of(hub: Hub, name: str) -> str:
+    hub.add_user(name)
+    return str(hub.call("POST", f"users/{name}/tokens", json={}).json()["token"])
+
+
+def launch(hub: Hub, token: str, name: str, **options: Any) -> list[str]:
+    """Ids of the sessions that were queued."""
+    reply = call(hub, "POST", "api/sessions", token, json={"name": name, **options})
+    assert reply.status_code == 201, reply.text
+    return [session["id"] for session in reply.json()["sessions"]]
+
+
+def batch(hub: Hub, token: str, name: str, command: str, **options: Any) -> str:
+    more = {key: options.pop(key) for key in ("timeout", "starts_at") if key in options}
+    work = {"command": command, **more}
+    (session,) = launch(hub, token, name, type="batch", batch=work, **options)
+    return session
+
+
+def over(hub: Hub, count: int) -> list[dict[str, Any]] | None:
+    rows = hub.sessions()
+    assert len(rows) == count
+    return rows if all(row["status"] in FINAL for row in rows) else None
+
+
+def test_batch_sessions_end_as_their_commands_do(hub: Hub) -> None:
+    token = token_of(hub, "ana")
+    fine = batch(hub, token, "fine", "echo done")
+    bad = batch(hub, token, "bad1", "exit 3")
+    batch(hub, token, "lost", "no-such-program")
+    batch(hub, token, "killed", "kill -9 $$")
+    batch(hub, token, "slow", "sleep 300", timeout="2s")
+    batch(hub, token, "later", "true", starts_at="4s")
+    batch(hub, token, "after-fine", "true", depends_on=[fine])
+    batch(hub, token, "after-bad", "true", depends_on=[bad])
+    rows = {row["name"]: row for row in wait_for("all to end", lambda: over(hub, 8), 120)}
+    ended = {
+        name: (row["status"], row["result"], row["exit_code"], row["reason_code"])
+        for name, row in rows.items()
+    }
+    assert ended == {
+        "fine": ("TERMINATED", "success", 0, "task_finished"),
+        "bad1": ("TERMINATED", "failure", 3, "task_failed"),
+        "lost": ("TERMINATED", "failure", 127, "task_failed"),
+        "killed": ("TERMINATED", "failure", 137, "task_failed"),
+        "slow": ("TERMINATED", "failure", -2, "task_timeout"),
+        "later": ("TERMINATED", "success", 0, "task_finished"),
+        "after-fine": ("TERMINATED", "success", 0, "task_finished"),
+        "after-bad": ("CANCELLED", "undefined", None, "dependency_failed"),
+    }
+    later = rows["later"]
+    assert later["placed_at"] >= later["not_before"]
+    assert later["batch_started_at"] >= later["not_before"]
+    assert rows["after-fine"]["placed_at"] >= rows["fine"]["ended_at"]
+    log = call(hub, "GET", f"api/sessions/{fine}/logs?kind=command", token)
+    assert "done" in log.text
+    assert not hub.held()
+    wait_for("the Hub to know it", lambda: not hub.call("GET", "users/ana").json()["servers"])
+
+
+def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
+    token = token_of(hub, "bob")
+    work = {"command": "sleep 1"}
+    before = len(hub.sessions())
+    launch(hub, token, "run", type="batch", batch=work, count=12)
+
+    def of_bob(*wanted: str) -> int:
+        return sum(row["status"] in wanted for row in hub.sessions("bob"))
+
+    wait_for("some to run", lambda: of_bob("RUNNING") >= 2)
+    hub.kill()
+    hub.start()
+    until_open(hub)
+    wait_for("some to end", lambda: of_bob("TERMINATED") >= 5, 90)
+    hub.stop()
+    hub.start()
+    wait_for("all to end", lambda: over(hub, before + 12), 120)
+    rows = hub.sessions("bob")
+    assert [row["name"] for row in rows] == [f"run-{number}" for number in range(1, 13)]
+    assert {(row["result"], row["exit_code"]) for row in rows} == {("success", 0)}
+    placed = hub.rows("select session_id from allocations order by id")
+    first = list(dict.fromkeys(row["session_id"] for row in placed))
+    ours = [session for session in first if session in {row["id"] for row in rows}]
+    assert ours == [row["id"] for row in rows]
+    assert not hub.held()
+    assert not hub.containers()
+
+
+def test_a_hundred_launches_in_a_second(hub: Hub) -> None:
+    token = token_of(hub, "eve")
+    with ThreadPoolExecutor(20) as pool:
+        names = [f"many-{number}" for number in range(100)]
+        sessions = [ids[0] for ids in pool.map(lambda name: launch(hub, token, name), names)]
+
+    def told() -> bool:
+        rows = hub.sessions("eve")
+        waits = [row for row in rows if row["status"] == "PENDING" and row["reason"]]
+        return len(waits) == 96
+
+    wait_for("all to run or to know why not", told, 5)
+    with ThreadPoolExecutor(20) as pool:
+        ends = list(pool.map(lambda s: call(hub, "DELETE", f"api/sessions/{s}", token), sessions))
+    assert {reply.status_code for reply in ends} == {200}
+    wait_for("all to end", lambda: over(hub, len(hub.sessions())))
+    assert not hub.held()
