@@ -29,7 +29,7 @@ from jupyterhub_backendai.model.catalog import (
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
 from jupyterhub_backendai.service.table import CALLS, Call
-from jupyterhub_backendai.site import reconcile
+from jupyterhub_backendai.site import rules
 
 AMOUNTS = "amounts: `cpu`, `mem`, `shm`, `fgpu`"
 TOTAL = "amounts: `cpu`, `mem`, `fgpu` (shared memory is a part of memory)"
@@ -269,11 +269,9 @@ def _named(title: str, words: Mapping, members: Iterable) -> str:
 
 
 def reconciling() -> str:
-    """The table at the top of site/reconcile.py."""
-    lines = [line for line in str(reconcile.__doc__).splitlines() if line.startswith("|")]
-    if len(lines) < 4:
-        raise ValueError("site/reconcile.py has no table any more")
-    return "\n".join(lines) + "\n"
+    """The rules that are followed."""
+    rows = [(rule.database, rule.others, rule.then) for rule in rules.RULES]
+    return _table(("the database says", "the Hub or the engine", "then"), rows)
 
 
 def calls() -> str:

@@ -155,9 +155,3 @@ RULES: tuple[Rule, ...] = (
 def rule_for(seen: Sight) -> Rule | None:
     """What is to be done; None where all agree."""
     return next((rule for rule in RULES if rule.applies(seen)), None)
-
-
-def table() -> str:
-    """The rules as a table in Markdown."""
-    head = "| The database says | the Hub or the engine | then |\n|---|---|---|\n"
-    return head + "".join(f"| {r.database} | {r.others} | {r.then} |\n" for r in RULES)

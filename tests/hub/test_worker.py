@@ -112,7 +112,7 @@ def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
     token = token_of(hub, "bob")
     work = {"command": "sleep 1"}
     before = len(hub.sessions())
-    launch(hub, token, "run", type="batch", batch=work, count=12)
+    launch(hub, token, "turn", type="batch", batch=work, count=12)
 
     def of_bob(*wanted: str) -> int:
         return sum(row["status"] in wanted for row in hub.sessions("bob"))
@@ -126,7 +126,7 @@ def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
     hub.start()
     wait_for("all to end", lambda: over(hub, before + 12), 120)
     rows = hub.sessions("bob")
-    assert [row["name"] for row in rows] == [f"run-{number}" for number in range(1, 13)]
+    assert [row["name"] for row in rows] == [f"turn-{number}" for number in range(1, 13)]
     assert {(row["result"], row["exit_code"]) for row in rows} == {("success", 0)}
     placed = hub.rows("select session_id from allocations order by id")
     first = list(dict.fromkeys(row["session_id"] for row in placed))
