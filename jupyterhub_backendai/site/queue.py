@@ -60,6 +60,17 @@ class Queue:
         finally:
             del self._waiting[session.id]
 
+    def follow(self, session: Session, tell: Callable[[Session], None]) -> None:
+        """Has `tell` get the news of a session that no start waits for, while it is in line."""
+        waiter = self._waiting[session.id] = _Waiter(tell)
+
+        def over(placed: asyncio.Future[Session]) -> None:
+            placed.exception()
+            if self._waiting.get(session.id) is waiter:
+                del self._waiting[session.id]
+
+        waiter.placed.add_done_callback(over)
+
     async def run(self) -> None:
         """The endless work; one failing pass does not end it."""
         while True:

@@ -35,6 +35,12 @@ class SessionSpawnError(SpawnException):
         self.jupyterhub_message = message
         self.jupyterhub_html_message = html
 
+    def say(self, message: str) -> None:
+        """Another message from now on, for pages that are loaded later."""
+        html = str(_html(message, ()))
+        self.message = self.jupyterhub_message = message
+        self.message_html = self.jupyterhub_html_message = html
+
     @classmethod
     def refused(cls, error: RequestError) -> SessionSpawnError:
         """A request that cannot be granted as it is."""

@@ -36,8 +36,16 @@ class Story:
         """The newest of each step, for a page that does not follow."""
         return {step: dict(event["backendai"]) for step, (_, event) in self._news.items()}
 
-    def tell(self, step: str, title: str, detail: str = "", position: int | None = None) -> None:
-        """The start has reached `step` (or there is news of it). Texts are plain, not HTML."""
+    def tell(
+        self,
+        step: str,
+        title: str,
+        detail: str = "",
+        position: int | None = None,
+        handed_over: bool = False,
+    ) -> None:
+        """The start has reached `step` (or there is news of it). Texts are plain, not HTML.
+        `handed_over`: it goes on by itself when this start is over."""
         now = time.time()
         _, before = self._news.pop(step, (0, None))
         self._number += 1
@@ -52,6 +60,7 @@ class Story:
                 "title": title,
                 "detail": detail,
                 "position": position,
+                "handed_over": handed_over,
             },
         }
         self._news[step] = (self._number, event)

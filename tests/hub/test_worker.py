@@ -150,6 +150,6 @@ def test_a_hundred_launches_in_a_second(hub: Hub) -> None:
     wait_for("all to run or to know why not", told, 5)
     with ThreadPoolExecutor(20) as pool:
         ends = list(pool.map(lambda s: call(hub, "DELETE", f"api/sessions/{s}", token), sessions))
-    assert {reply.status_code for reply in ends} == {200}
+    assert {reply.status_code for reply in ends} <= {200, 202}
     wait_for("all to end", lambda: over(hub, len(hub.sessions())))
     assert not hub.held()

@@ -1,0 +1,173 @@
+"""A start's place in line: how a session gets in, waits, goes back, and is left to the queue."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from .._within import within
+from ..engine.base import AgentUnreachable, EngineError
+from ..model.errors import LaunchError, Problem, RequestError
+from ..model.resolve import SessionRequest
+from ..model.rules import check_session_name
+from ..model.status import PHASES, Phase, Status
+from ..site import ending
+from ..site.clock import utcnow
+from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
+from ..site.naming import random_name
+from ..store import Session
+from .doors import OptionDoors
+from .errors import SessionSpawnError
+from .story import Story
+
+AT_ONCE = 2.0  # seconds to see whether there is a place, for one that will hardly have it
+GONE = "It does not wait in line any more."
+
+
+class HandedOver(Exception):
+    """The start is over and the session goes on waiting. `error` says so to its owner."""
+
+    def __init__(self, error: SessionSpawnError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class InLine(OptionDoors):
+    """The part of a spawner that has to do with the queue."""
+
+    name: Any
+    handler: Any
+    log: Any
+    _log_name: Any
+    _story: Story
+
+    async def queued(self, options: dict[str, Any]) -> Session | None:
+        site, asked_by_queue = self.site, self._asked_by_queue()
+        waiting = await site.db(site.store.live_of, self.user.name, self.name)
+        # One of this very run has a start, or is being ended because it was given up.
+        ours = waiting is not None and waiting.driver == site.run_id
+        if not ours and may_take(waiting, options or {}, asked_by_queue):
+            return waiting
+        if asked_by_queue:
+            raise SessionSpawnError.failed(LaunchError("cancelled", GONE))
+        return None
+
+    def _asked_by_queue(self) -> str:
+        """Id of the session that the service asks to be started, and no other."""
+        if self.handler is None:
+            return ""
+        return str(self.handler.request.headers.get(SESSION_HEADER, ""))
+
+    async def _take(self, waiting: Session) -> Session:
+        """Makes a session of the queue that of this start."""
+        store = self.site.store
+        held_by = waiting.driver
+        if not await self.site.db(store.claim, waiting.id, self.site.run_id, held_by=held_by):
+            raise LaunchError("cancelled", GONE)
+        return await self.site.db(store.get, waiting.id)
+
+    async def _submit(self, request: SessionRequest) -> Session:
+        site, groups = self.site, sorted(g.name for g in self.user.orm_user.groups)
+        policy = site.policies.of(self.user.name, groups)
+        names = await site.db(site.store.live_names, self.user.name)
+        try:
+            return await site.db(
+                site.store.submit,
+                request,
+                owner=self.user.name,
+                owner_groups=groups,
+                server_name=self.name,
+                name=request.name or self._free_name(names),
+                driver=site.run_id,
+                max_pending=policy.max_pending,
+                asked=self.user_options,
+                now=utcnow(),
+            )
+        except RequestError as error:
+            raise self.refused(error) from None
+
+    def _free_name(self, taken: frozenset[str]) -> str:
+        """The server's own display name where it will do, else a random one."""
+        shown = str(getattr(self.orm_spawner, "display_name", "") or "")
+        try:
+            if shown and check_session_name(shown) not in taken:
+                return shown
+        except Problem:
+            self.log.debug("The display name of %s is no session name", self._log_name)
+        return random_name()
+
+    async def _in_line(self, session: Session) -> Session:
+        told: tuple[int | None, str] | None = None
+
+        def tell(row: Session) -> None:
+            nonlocal told
+            if (row.position, row.reason) != told:
+                told = (row.position, row.reason)
+                title = f"In line, #{row.position}" if row.position else "In line"
+                self._story.tell("queued", title, row.reason, row.position)
+
+        patience = self.patience
+        if self.site.configuration.service and (session.not_before or session.request.depends_on):
+            patience = min(patience, AT_ONCE)  # nobody looks at a page until that comes
+        try:
+            return await within(patience, self.site.queue.wait(session, tell))
+        except asyncio.TimeoutError:
+            if self.site.configuration.service:
+                raise await self._hand_over(session) from None
+            raise LaunchError(
+                "queue_timeout",
+                "There was no room in time, so this session was taken out of line. "
+                "Ask for less, or start it again later.",
+            ) from None
+
+    async def _hand_over(self, session: Session) -> HandedOver:
+        """Leaves the session to the queue: it keeps its place, and the service starts it."""
+        site = self.site
+        session = await site.db(site.store.get, session.id)
+        error = SessionSpawnError.queued(queued_sentence(session.position))
+        self.log.info("%s: session %s goes on waiting by itself", self._log_name, session.id)
+        await site.db(site.store.release, session.id, site.run_id)
+        site.queue.follow(session, lambda row: error.say(queued_sentence(row.position)))
+        self._story.tell("queued", "In line", error.message, session.position, handed_over=True)
+        return HandedOver(error)
+
+    async def _end_leftover(self) -> None:
+        """A session of this very server that is not over yet: of an interrupted start, or of an
+        earlier life of the Hub."""
+        site = self.site
+        left = await site.db(site.store.live_of, self.user.name, self.name)
+        if left is not None:
+            self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
+            await site.end(left.id, "restarted", "The same server was started again.")
+            left = await site.db(site.store.get, left.id)
+            if not left.status.is_final:
+                raise LaunchError(
+                    "server_in_use",
+                    f"Your last session here is still being ended: its machine, {left.agent}, does "
+                    "not answer. Start one under another name, or wait until it is back.",
+                )
+
+    async def _back_in_line(self, session: Session, error: EngineError) -> Session:
+        """A place on another agent, or on this one when it is better. Raises the error again when
+        it was tried often enough."""
+        site = self.site
+        self.log.warning("%s: %s", self._log_name, error)
+        code, reason = "agent_unreachable", f"{session.agent} does not answer."
+        if not isinstance(error, AgentUnreachable):
+            code, reason = "engine_error", f"It could not be started on {session.agent}."
+            await ending.clear(site, session)
+        # What may have been made where nobody answers is the reconciler's.
+        await site.report_agents()
+        status = (await site.db(site.store.get, session.id)).status
+        session = await site.db(
+            site.store.retry_or_give_up,
+            session.id,
+            phase=PHASES.get(status, Phase.START),
+            error_code=code,
+            reason=reason,
+            now=utcnow(),
+        )
+        if session.status is not Status.PENDING:
+            raise error
+        self._story.tell("queued", "Back in line", reason)
+        return session
