@@ -60,12 +60,16 @@ class Queue:
         finally:
             del self._waiting[session.id]
 
-    def follow(self, session: Session, tell: Callable[[Session], None]) -> None:
-        """Has `tell` get the news of a session that no start waits for, while it is in line."""
+    def follow(
+        self, session: Session, tell: Callable[[Session], None], ended: Callable[[str], None]
+    ) -> None:
+        """Has `tell` get the news of a session that no start waits for, while it is in line, and
+        `ended` the sentence that says why it is not any more, unless it was placed."""
         waiter = self._waiting[session.id] = _Waiter(tell)
 
         def over(placed: asyncio.Future[Session]) -> None:
-            placed.exception()
+            if isinstance(why := placed.exception(), LaunchError):
+                ended(why.message)
             if self._waiting.get(session.id) is waiter:
                 del self._waiting[session.id]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from .._within import within
@@ -40,6 +41,7 @@ class InLine(OptionDoors):
     log: Any
     _log_name: Any
     _story: Story
+    waiting_message = ""  # for pages: how its session waits that this start has let go of
 
     async def queued(self, options: dict[str, Any]) -> Session | None:
         site, asked_by_queue = self.site, self._asked_by_queue()
@@ -127,9 +129,18 @@ class InLine(OptionDoors):
         error = SessionSpawnError.queued(queued_sentence(session.position))
         self.log.info("%s: session %s goes on waiting by itself", self._log_name, session.id)
         await site.db(site.store.release, session.id, site.run_id)
-        site.queue.follow(session, lambda row: error.say(queued_sentence(row.position)))
+        self.waiting_message = error.message
+        site.queue.follow(session, partial(self._waits_at, error), partial(self._over, error))
         self._story.tell("queued", "In line", error.message, session.position, handed_over=True)
         return HandedOver(error)
+
+    def _waits_at(self, error: SessionSpawnError, row: Session) -> None:
+        self.waiting_message = queued_sentence(row.position)
+        error.say(self.waiting_message)
+
+    def _over(self, error: SessionSpawnError, why: str) -> None:
+        self.waiting_message = ""
+        error.say(why)
 
     async def _end_leftover(self) -> None:
         """A session of this very server that is not over yet: of an interrupted start, or of an

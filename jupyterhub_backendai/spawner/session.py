@@ -14,7 +14,7 @@ from .._within import within
 from ..engine.base import EngineError, ImageMissing
 from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
-from ..model.status import IllegalTransition, Phase, Status
+from ..model.status import IN_LINE, IllegalTransition, Phase, Status
 from ..site.options import summary
 from ..store import NotFound, Session
 from .doors import PREPARE_TIMEOUT
@@ -88,6 +88,7 @@ class SessionSpawner(InLine, Spawner):
         site = self.site
         self._starting = True
         self._attempt = attempt = Attempt()
+        self.waiting_message = ""
         session: Session | None = None
         self._begin_story()
         try:
@@ -261,6 +262,12 @@ class SessionSpawner(InLine, Spawner):
     async def stop_gently(self, session: Session, now: bool) -> None:
         """Gives the server a chance to end by itself."""
         raise NotImplementedError
+
+    async def delete_forever(self) -> None:
+        """The server goes for good: a session of it that still waits is not to start it again."""
+        waiting = await self._find_session()
+        if waiting is not None and waiting.status in IN_LINE:
+            await self.site.end(waiting.id, "user_requested", "Its server was removed.")
 
     def get_state(self) -> dict[str, Any]:
         state: dict[str, Any] = super().get_state()

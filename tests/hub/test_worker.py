@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from .harness import Hub, running, wait_for
+from .visitor import sign_in
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 SETTINGS = {
@@ -18,6 +19,7 @@ SETTINGS = {
         "agents": [{"name": "node-1", "capacity": {"cpu": 2, "mem": "8g"}}],
         "presets": [{"name": "half", "cpu": 0.5, "mem": "256m"}],
         "default_policy": {"max_pending": 200},
+        "queue_patience": 3,
     }
 }
 FINAL = ("TERMINATED", "CANCELLED", "ERROR")
@@ -153,3 +155,29 @@ def test_a_hundred_launches_in_a_second(hub: Hub) -> None:
     assert {reply.status_code for reply in ends} <= {200, 202}
     wait_for("all to end", lambda: over(hub, len(hub.sessions())))
     assert not hub.held()
+
+
+def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
+    token = token_of(hub, "flo")
+    full = launch(hub, token, "full", count=4)
+    wait_for("no room", lambda: len(hub.held()) == 4)
+    visitor = sign_in(hub.url, "flo")
+    assert hub.launch("flo", {"name": "mine"}).status_code == 202
+
+    def row() -> dict[str, Any]:
+        return next(row for row in hub.sessions("flo") if row["server_name"] == "")
+
+    wait_for("the page to let go", lambda: row()["driver"] is None and not hub.server("flo"))
+    assert row()["status"] == "PENDING"
+    page = visitor.get(f"{hub.url}/hub/spawn-pending/flo", timeout=30)
+    assert "mine is in line" in " ".join(page.text.split())
+    assert "It is in line, #1. It starts by itself" in page.text
+    assert "did not start" not in page.text
+
+    assert call(hub, "DELETE", f"api/sessions/{full[0]}", token).status_code in {200, 202}
+    wait_for("it to run", lambda: row()["status"] == "RUNNING")
+    hub.until_ready("flo")
+    assert len([one for one in hub.sessions("flo") if one["name"] == "mine"]) == 1
+    for session in [*full[1:], row()["id"]]:
+        call(hub, "DELETE", f"api/sessions/{session}", token)
+    wait_for("all to end", lambda: over(hub, len(hub.sessions())))

@@ -10,6 +10,7 @@ const steps = new Map(); // step -> { state, at, until, title, detail, position 
 let source = null;
 let cancelling = false;
 let over = false;
+let handedOver = false; // the start let go of the session, which waits and starts by itself
 let message = ""; // the last one of a failure, to show when nothing better comes
 let position = null;
 let before = null;
@@ -52,9 +53,10 @@ function tell(event) {
 /** What an HTML message says, without its HTML. */
 const textOf = (html) => new DOMParser().parseFromString(html, "text/html").body.textContent;
 
-function advance({ step, state, since, at, title: says, detail, position: place }) {
+function advance({ step, state, since, at, title: says, detail, position: place, handed_over }) {
   if (!STORY.includes(step)) return;
   const known = steps.get(step);
+  handedOver = handed_over ?? false;
   steps.set(step, { state, at: since ?? known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
   for (const earlier of STORY.slice(0, STORY.indexOf(step))) {
     const entry = steps.get(earlier);
@@ -147,6 +149,7 @@ async function ended(again = false) {
   else if (found?.ready) setTimeout(() => ended(true), 1500);
   else if (found === null || found.pending === "spawn") setTimeout(listen, 2000); // the Hub restarts, or is not there yet
   else if (found.pending) setTimeout(ended, 1000);
+  else if (handedOver) window.location.reload(); // the Hub's answer tells the place in line, and follows it
   else finish(message ? "did not start" : "was cancelled", message);
 }
 
