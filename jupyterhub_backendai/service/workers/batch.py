@@ -95,14 +95,12 @@ class BatchWorker:
 
     async def _say_active(self, batch: list[Session]) -> None:
         """A batch session has no browser; whatever culls servers for that must not take it."""
-        servers: dict[str, list[str]] = {}
         for session in batch:
-            servers.setdefault(session.owner, []).append(session.server_name)
-        for owner, names in servers.items():
             try:
-                await self.hub.note_activity(owner, names, utcnow())
+                await self.hub.note_activity(session.owner, [session.server_name], utcnow())
             except HubError as error:
-                self.site.log.warning("The Hub was not told that %s is at work: %s", owner, error)
+                # It ended meanwhile, or the Hub is away, which is told elsewhere.
+                self.site.log.debug("Session %s is not said to be active: %s", session.id, error)
 
 
 def _overdue(session: Session) -> bool:

@@ -24,7 +24,7 @@ class ServersWorker:
 
     def __init__(self, site: Site, hub: HubClient) -> None:
         self.site, self.hub = site, hub
-        self._odd: set[Server] = set()  # at the last look
+        self._odd: set[tuple[Server, bool]] = set()  # at the last look, and whether the Hub has it
 
     async def run(self) -> None:
         """The endless work."""
@@ -41,11 +41,12 @@ class ServersWorker:
         # The Hub first: whatever starts meanwhile is in the database before it is in the Hub.
         active = await self.hub.active_servers()
         live = {(s.owner, s.server_name): s for s in await site.db(site.store.live)}
-        lost = {key for key, s in live.items() if s.status is Status.RUNNING and key not in active}
-        left = {key for key, ready in active.items() if ready and key not in live}
+        running = {key for key, s in live.items() if s.status is Status.RUNNING}
+        lost = {(key, False) for key in running - active.keys()}
+        left = {(key, True) for key, ready in active.items() if ready and key not in live}
         again, self._odd = (lost | left) & self._odd, lost | left
-        for key in again:
-            await self._put_right(key, live.get(key), key in active)
+        for key, is_active in again:
+            await self._put_right(key, live.get(key), is_active)
 
     async def _put_right(self, server: Server, session: Session | None, active: bool) -> None:
         latest = session or await self.site.db(self.site.store.latest_of, *server)

@@ -1,0 +1,104 @@
+"""Batch sessions and the Hub's servers, as the service's workers see to them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from jupyterhub_backendai.engine.base import AgentUnreachable
+from jupyterhub_backendai.engine.batch import Ending, Outcome
+from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.service.hub import NoSuchUser
+from jupyterhub_backendai.service.workers import batch, servers
+from jupyterhub_backendai.service.workers.batch import BatchWorker
+from jupyterhub_backendai.service.workers.servers import ServersWorker
+from jupyterhub_backendai.site.runtime import Site
+from jupyterhub_backendai.store import Session, SessionResult
+
+from .starting import Hub, site_of, submit, until, worker_of
+
+
+async def running(hub: Hub, server: str, **options: object) -> Session:
+    """A session that runs, with a container of its server's name."""
+    site = site_of(hub)
+    (session,) = await submit(site, server, **options)
+    await worker_of(hub).once()
+    session = await until(site, session, Status.RUNNING)
+    site.store.set_kernel(session.id, container_id=server, agent="here")
+    return session
+
+
+def work(command: str = "true", **more: object) -> dict[str, object]:
+    return {"type": "batch", "batch": {"command": command, **more}}
+
+
+async def test_a_command_begins_ends_and_ends_its_session(hub: Hub) -> None:
+    session = await running(hub, "train-1", **work())
+    site, worker = site_of(hub), BatchWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    machine = site.engine
+    await worker.once()
+    assert machine.let_go == {"train-1"}  # type: ignore[attr-defined]
+    assert site.store.get(session.id).batch_started_at is not None
+    assert hub.active == [("alice", "train-1")]
+    machine.outcomes["train-1"] = Outcome(Ending.FINISHED, 0)  # type: ignore[attr-defined]
+    # While the Hub is away too.
+    await worker.once()
+    row = site.store.get(session.id)
+    assert (row.status, row.result, row.exit_code) == (
+        Status.TERMINATED, SessionResult.SUCCESS, 0,
+    )  # fmt: skip
+    assert row.reason_code == "task_finished"
+    assert machine.saved == machine.removed == [session.id]  # type: ignore[attr-defined]
+    assert site.store.allocations() == []
+    assert hub.active == [("alice", "train-1")]  # once in a while
+
+
+async def test_a_runner_that_does_not_end_its_command(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await running(hub, "train-1", **work(timeout="1s"))
+    other = await running(hub, "train-2", **work())
+    site, worker = site_of(hub), BatchWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    await worker.once()
+    monkeypatch.setattr(batch, "OVERDUE", timedelta(seconds=-2))
+    outcome = site.engine.outcome
+
+    async def silent(agent: str, container: str) -> Outcome | None:
+        if container == "train-2":
+            raise AgentUnreachable("here does not answer")
+        return await outcome(agent, container)
+
+    monkeypatch.setattr(site.engine, "outcome", silent)
+    await worker.once()
+    row = site.store.get(session.id)
+    assert (row.status, row.result, row.exit_code, row.reason_code) == (
+        Status.TERMINATED, SessionResult.FAILURE, -2, "task_timeout",
+    )  # fmt: skip
+    assert site.store.get(other.id).status is Status.RUNNING
+
+
+async def test_what_the_hub_has_lost_and_what_it_has_too_much(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "INTERVAL", -1)
+    lost = await running(hub, "train-1")
+    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    hub.servers = {("alice", "stranger"): True}
+    hub.errors = [NoSuchUser(404, "There is no user alice.")]
+    await worker.once()
+    await worker.once()  # renamed: her session goes on
+    assert status(site, lost) is Status.RUNNING
+    await worker.once()
+    assert status(site, lost) is Status.TERMINATED
+    assert site.store.get(lost.id).reason_code == "not_in_hub"
+
+    hub.servers[("alice", "train-1")] = True
+    await worker.once()
+    assert hub.stopped == []
+    await worker.once()
+    assert hub.stopped == [("alice", "train-1")]
+
+
+def status(site: Site, session: Session) -> Status:
+    return site.store.get(session.id).status
