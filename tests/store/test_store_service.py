@@ -33,6 +33,7 @@ from jupyterhub_backendai.model.status import (
     Status,
 )
 from jupyterhub_backendai.scheduling.estimate import estimate
+from jupyterhub_backendai.scheduling.queue import turn
 from jupyterhub_backendai.store import (
     AgentReport,
     Changed,
@@ -78,6 +79,9 @@ def many(store: Store, count: int, **changes: Any) -> list[Session]:
 
 def test_several_are_queued_together_or_not_at_all(store: Store) -> None:
     made = many(store, 3, max_pending=3)
+    assert [p.id for p in sorted(store.snapshot(POLICIES, CATALOG, NOW).pending, key=turn)] == [
+        s.id for s in made
+    ], "they stand in line in their order"
     assert [s.name for s in made] == ["train-0", "train-1", "train-2"]
     assert [s.server_name for s in made] == ["server-0", "server-1", "server-2"]
     assert len(store.launches("ana")) == 1, "they are one launch"
@@ -239,11 +243,12 @@ def test_tries_are_bounded_whatever_fails(store: Store, failures: list[tuple[str
 
 
 def test_a_session_starts_when_all_it_depends_on_has_ended_in_success(store: Store) -> None:
-    one, two = submit(store, "one", request=batch()), submit(store, "two", request=batch())
+    one = submit(store, "one", request=batch())
+    two = submit(store, "two", request=batch(), now=after(0.5))
     last = submit(store, "last", request=batch(one.id, two.id))
     assert [s.name for s in store.dependencies(last.id)] == ["one", "two"]
     assert [s.name for s in store.dependents(one.id)] == ["last"]
-    assert run_pass(store) == ["one", "two"]
+    assert run_pass(store, 0.5) == ["one", "two"]
     waiting = store.get(last.id)
     assert (waiting.reason_code, waiting.reason) == (
         "dependency",
