@@ -96,7 +96,7 @@ class _Resolution(BatchChecks):
         if name is None:
             return
         for one in rules.numbered(name, self.spec.count):
-            if len(one) > rules.MAX_NAME:
+            if len(one) > rules.SESSION_NAME.most:
                 message = f"The last one would be {one}, which is too long. Choose a shorter name."
                 self.fail("name", "too_long", message)
                 break

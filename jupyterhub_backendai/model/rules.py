@@ -16,7 +16,6 @@ from .errors import Problem, shown
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
 MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"  # a file that every home begins with
-MAX_NAME = 64  # characters of a session's name
 MIN_PORT, MAX_PORT = 1024, 65535  # of those that can be preopened
 MAX_RANGE = 1000  # ports in one range as people write it; more is a mistake
 MAX_THREADS = 1000  # of one library
@@ -137,7 +136,7 @@ def check_session_name(name: str) -> str:
         return name
     if len(name) < 4:
         raise Problem("too_short", "A name has at least 4 characters.")
-    if len(name) > MAX_NAME:
+    if len(name) > SESSION_NAME.most:
         raise Problem("too_long", "A name has at most 64 characters.")
     if not re.match(r"\w", name, re.ASCII):
         raise Problem("bad_start", "A name begins with a letter, a digit or _.")

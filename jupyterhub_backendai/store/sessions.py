@@ -91,9 +91,9 @@ def submit(db: Transaction, together: Sequence[Submission], now: datetime) -> li
     first = together[0]
     if first.asked is not None:
         launches.add(db, first.owner, first.name, first.asked, now)
-    # A microsecond apart, so that they start in the order of their numbers.
-    step = timedelta(microseconds=1)
-    return [_add(db, one, now + index * step) for index, one in enumerate(together)]
+    # A microsecond apart, so that they stand in line in their order.
+    apart = timedelta(microseconds=1)
+    return [_add(db, one, now + number * apart) for number, one in enumerate(together)]
 
 
 def _add(db: Transaction, submission: Submission, now: datetime) -> Session:
