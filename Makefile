@@ -12,7 +12,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 setup := share/setup
 # Tests mostly wait for servers to start; a file stays with one worker, which has one Hub for it.
 WORKERS ?= -n 3 --dist loadfile
-code := jupyterhub_backendai tests examples $(wildcard benchmarks docs)
+code := jupyterhub_backendai tests examples share $(wildcard benchmarks docs)
 
 .PHONY: help
 help: ## say what there is

@@ -14,6 +14,10 @@ With --json the last line is {"ratio": ..., "ours": [...], "dockerspawner": [...
 
 from __future__ import annotations
 
+import sys
+
+sys.path.append(sys.path.pop(0))  # beside this lies a queue.py that is not Python's own
+
 import argparse
 import asyncio
 import json
@@ -22,7 +26,6 @@ import platform
 import secrets
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version

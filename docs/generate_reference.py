@@ -1,4 +1,4 @@
-"""Writes the parts of the reference that the code itself says: configuration and statuses.
+"""Writes the parts of the reference that the code itself says: configuration, statuses, calls.
 
     python docs/generate_reference.py [FOLDER]
 
@@ -28,6 +28,7 @@ from jupyterhub_backendai.model.catalog import (
 )
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
+from jupyterhub_backendai.service.table import CALLS, Call
 from jupyterhub_backendai.site import reconcile
 
 AMOUNTS = "amounts: `cpu`, `mem`, `shm`, `fgpu`"
@@ -105,7 +106,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
             "sessions at a time. More waits; 0 refuses every session",
             "no limit",
         ),
-        "max_pending": ("sessions that wait at a time. More is refused", "no limit"),
+        "max_pending": "sessions that wait at a time. More is refused; `None` is no limit",
         "per_session": (f"one session; {AMOUNTS}. More is refused", "no limit"),
         "environments": ("names of the environments to choose from", "all"),
         "resource_groups": ("names of the resource groups to launch on", "all"),
@@ -114,6 +115,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "max_preopen_ports": "ports of one session, 0 to 100",
         "max_folders": "folders of the user's own",
         "priority": "0 to 100; higher is first in line",
+        "max_priority": ("the highest that a request may say", "as `priority`"),
     },
     Quota: {
         "total": (f"all live sessions for the project together; {TOTAL}. More waits", "no limit"),
@@ -274,11 +276,24 @@ def reconciling() -> str:
     return "\n".join(lines) + "\n"
 
 
+def calls() -> str:
+    """The table of calls: the one that the service itself goes by."""
+    rows = []
+    for call in CALLS:
+        rows.append((f"`{call.method} {call.path}`", call.says, _scope(call), call.who.value))
+    return _table(("call", "what", "scope", "for whom"), rows)
+
+
+def _scope(call: Call) -> str:
+    return f"`{call.scope}`" if call.scope else "–"
+
+
 PAGES = {
     "configuration.md": configuration,
     "statuses.md": statuses,
     "history.md": history,
     "reconciling.md": reconciling,
+    "calls.md": calls,
 }
 
 

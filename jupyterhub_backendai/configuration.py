@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from textwrap import dedent
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
-from .configuration_values import check_group, check_known, check_names, read_as, wrong
+from .configuration_values import (
+    check_policies,
+    read_agents,
+    read_as,
+    read_catalog,
+    read_policies,
+    wrong,
+)
 from .engine.docker import AgentConfig
-from .engine.entries import AgentEntry
 from .engine.settings import CAPABILITIES
-from .model.catalog import Bytes, Catalog, Environment, Preset, ResourceGroup
+from .model.catalog import Bytes, Catalog
 from .model.errors import ConfigurationError
-from .model.policy import Policies, Policy, Quota
+from .model.policy import Policies
 from .store.database import Database
 
-T = TypeVar("T")
 LEAST_LOG = 1024**2  # bytes
 
 
@@ -130,7 +135,8 @@ class BackendAI(LoggingConfigurable):
             otherwise. `total` and `max_sessions` bound all live sessions of the user together:
             what is more waits. `per_session`, `max_pending`, `environments`, `resource_groups`,
             `manual_image`, `choose_agent`, `max_preopen_ports`, `max_folders` bound a request:
-            what is more is refused. `priority` is 0 to 100. Example::
+            what is more is refused. `priority` is 0 to 100; a request may say another one, at
+            most `max_priority` (`priority` itself where it is not named). Example::
 
                 c.BackendAI.default_policy = {
                     "total": {"cpu": 8, "mem": "32g"},
@@ -144,8 +150,8 @@ class BackendAI(LoggingConfigurable):
     user_policies = Dict(
         help=dedent(
             """
-            Policies by user name, each whole: what it does not name is unlimited, not taken from
-            the default policy. Example::
+            Policies by user name, each whole: what it does not name is as where nothing is
+            configured, not as in the default policy. Example::
 
                 c.BackendAI.user_policies = {"alice": {"max_sessions": 10, "manual_image": True}}
             """
@@ -285,6 +291,13 @@ class BackendAI(LoggingConfigurable):
         "`c.BackendAI.queue_timeout = 3600`.",
     ).tag(config=True)
 
+    history_days = Integer(
+        90,
+        min=0,
+        help="Days that the database keeps a session after its end, with its history and what it "
+        "held; 0 keeps all for ever. Example: `c.BackendAI.history_days = 365`.",
+    ).tag(config=True)
+
     check_hub_access = Bool(
         True,
         help="At the Hub's start, test from a container that the Hub can be reached, and say "
@@ -332,88 +345,25 @@ class BackendAI(LoggingConfigurable):
 
     def catalog(self) -> Catalog:
         """What the site offers. Raises `ConfigurationError`."""
-        groups = self._read("resource_groups", list[ResourceGroup]) or [
-            ResourceGroup(name="default")
-        ]
-        catalog = Catalog(
-            environments=tuple(self._read("environments", list[Environment])),
-            presets=tuple(self._read("presets", list[Preset])),
-            resource_groups=tuple(groups),
-        )
-        check_names("environments", [e.name for e in catalog.environments])
-        check_names("resource_groups", [g.name for g in groups])
-        check_names("presets", [(p.name, p.resource_group) for p in catalog.presets])
-        for index, environment in enumerate(catalog.environments):
-            check_names(f"environments[{index}].versions", [v.name for v in environment.versions])
-        for index, preset in enumerate(catalog.presets):
-            check_group(f"presets[{index}].resource_group", preset.resource_group, groups)
-        for group in groups:
-            # A request names a preset by its name alone, so inside a group it must say which.
-            check_names("presets", [p.name for p in catalog.presets_of(group.name)])
-        return catalog
+        return read_catalog(self.environments, self.presets, self.resource_groups)
 
     def policies(self) -> Policies:
         """All policies. Raises `ConfigurationError`."""
-        manual = {"manual_image": self.allow_manual_image}
-
-        def filled(trait: str, value: Any) -> Any:
-            if not isinstance(value, Mapping):
-                raise wrong(trait, value, "A policy is a dict.", "Write a dict.")
-            return {**manual, **value}
-
-        users = {
-            name: read_as(f"user_policies[{name!r}]", filled("user_policies", value), Policy)
-            for name, value in self.user_policies.items()
-        }
-        groups = {
-            name: read_as(f"group_policies[{name!r}]", filled("group_policies", value), Policy)
-            for name, value in self.group_policies.items()
-        }
-        projects = {
-            name: read_as(f"project_quotas[{name!r}]", value, Quota)
-            for name, value in self.project_quotas.items()
-        }
-        default = read_as(
-            "default_policy", filled("default_policy", dict(self.default_policy)), Policy
-        )
-        return Policies(default=default, users=users, groups=groups, projects=projects)
+        return read_policies(
+            {"manual_image": self.allow_manual_image},
+            self.default_policy, self.user_policies, self.group_policies, self.project_quotas,
+        )  # fmt: skip
 
     def agent_configs(self, local_client: Mapping[str, Any]) -> list[AgentConfig]:
         """The agents; `local_client` reaches the one that needs no configuration.
 
         Raises `ConfigurationError`.
         """
-        groups = self.catalog().resource_groups
-        if not self.agents:
-            return [AgentConfig("local", groups[0].name, client=local_client)]
-        found = [
-            self._agent(f"agents[{index}]", entry, groups, local_client)
-            for index, entry in enumerate(self.agents)
-        ]
-        check_names("agents", [a.name for a in found])
-        return found
-
-    def _agent(
-        self,
-        place: str,
-        given: Mapping[str, Any],
-        groups: Sequence[ResourceGroup],
-        local_client: Mapping[str, Any],
-    ) -> AgentConfig:
-        unknown = sorted(str(key) for key in set(given) - set(AgentEntry.model_fields))
-        if unknown:
-            raise wrong(
-                place, given, f"There is no key {unknown[0]!r}.",
-                f"Use only: {', '.join(sorted(AgentEntry.model_fields))}.",
-            )  # fmt: skip
-        entry = read_as(place, given, AgentEntry)
-        group = groups[0].name if entry.resource_group is None else entry.resource_group
-        check_group(f"{place}.resource_group", group, groups)
-        return entry.config(group, local_client)
+        return read_agents(self.agents, self.catalog().resource_groups, local_client)
 
     def check(self) -> None:
         """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
-        self._check_policies(self.policies(), self.catalog())
+        check_policies(self.policies(), self.catalog())
         self.agent_configs({})
         self.log_bytes()
         Database(self.database_url).close()  # reads the URL and finds the driver; no connection
@@ -452,20 +402,6 @@ class BackendAI(LoggingConfigurable):
         if found < LEAST_LOG:
             raise wrong("log_max", self.log_max, "It is too little.", 'Write at least "1m".')
         return found
-
-    def _read(self, trait: str, shape: type[T]) -> T:
-        return read_as(trait, getattr(self, trait), shape)
-
-    def _check_policies(self, policies: Policies, catalog: Catalog) -> None:
-        """A policy that names what is not there would forbid everything without a word."""
-        environments = [e.name for e in catalog.environments] or ["default"]
-        groups = [g.name for g in catalog.resource_groups]
-        named = [("default_policy", policies.default)]
-        named += [(f"user_policies[{name!r}]", p) for name, p in policies.users.items()]
-        named += [(f"group_policies[{name!r}]", p) for name, p in policies.groups.items()]
-        for trait, policy in named:
-            check_known(f"{trait}.environments", policy.environments, environments)
-            check_known(f"{trait}.resource_groups", policy.resource_groups, groups)
 
 
 def read_configuration(config: Config) -> BackendAI:

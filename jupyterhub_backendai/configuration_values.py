@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from .model.catalog import ResourceGroup
+from .engine.docker import AgentConfig
+from .engine.entries import AgentEntry
+from .model.catalog import Catalog, Environment, Preset, ResourceGroup
 from .model.errors import ConfigurationError
+from .model.policy import Policies, Policy, Quota
 
 T = TypeVar("T")
 
@@ -60,3 +63,109 @@ def check_group(trait: str, name: str | None, groups: Sequence[ResourceGroup]) -
     """Raises `ConfigurationError` for a resource group that is not configured."""
     if name is not None:
         check_known(trait, [name], [group.name for group in groups])
+
+
+def read_catalog(environments: Any, presets: Any, resource_groups: Any) -> Catalog:
+    """What the site offers. Raises `ConfigurationError`."""
+    groups = read_as("resource_groups", resource_groups, list[ResourceGroup])
+    catalog = Catalog(
+        environments=tuple(read_as("environments", environments, list[Environment])),
+        presets=tuple(read_as("presets", presets, list[Preset])),
+        resource_groups=tuple(groups or [ResourceGroup(name="default")]),
+    )
+    groups = list(catalog.resource_groups)
+    check_names("environments", [e.name for e in catalog.environments])
+    check_names("resource_groups", [g.name for g in groups])
+    check_names("presets", [(p.name, p.resource_group) for p in catalog.presets])
+    for index, environment in enumerate(catalog.environments):
+        check_names(f"environments[{index}].versions", [v.name for v in environment.versions])
+    for index, preset in enumerate(catalog.presets):
+        check_group(f"presets[{index}].resource_group", preset.resource_group, groups)
+    for group in groups:
+        # A request names a preset by its name alone, so inside a group it must say which.
+        check_names("presets", [p.name for p in catalog.presets_of(group.name)])
+    return catalog
+
+
+def read_policies(
+    usual: Mapping[str, Any],
+    default: Mapping[str, Any],
+    users: Mapping[str, Any],
+    groups: Mapping[str, Any],
+    projects: Mapping[str, Any],
+) -> Policies:
+    """All policies; `usual` is what one that does not name it has. Raises `ConfigurationError`."""
+
+    def policy(trait: str, key: str | None, value: Any) -> Policy:
+        if not isinstance(value, Mapping):
+            raise wrong(trait, value, "A policy is a dict.", "Write a dict.")
+        place = trait if key is None else f"{trait}[{key!r}]"
+        return read_as(place, {**usual, **value}, Policy)
+
+    return Policies(
+        default=policy("default_policy", None, default),
+        users={name: policy("user_policies", name, value) for name, value in users.items()},
+        groups={name: policy("group_policies", name, value) for name, value in groups.items()},
+        projects={
+            name: read_as(f"project_quotas[{name!r}]", value, Quota)
+            for name, value in projects.items()
+        },
+    )
+
+
+def check_policies(policies: Policies, catalog: Catalog) -> None:
+    """A policy that names what is not there would forbid everything without a word.
+
+    Raises `ConfigurationError`.
+    """
+    environments = [e.name for e in catalog.environments] or ["default"]
+    groups = [g.name for g in catalog.resource_groups]
+    named = [("default_policy", policies.default)]
+    named += [(f"user_policies[{name!r}]", p) for name, p in policies.users.items()]
+    named += [(f"group_policies[{name!r}]", p) for name, p in policies.groups.items()]
+    for trait, policy in named:
+        check_known(f"{trait}.environments", policy.environments, environments)
+        check_known(f"{trait}.resource_groups", policy.resource_groups, groups)
+
+
+def read_agents(
+    agents: Sequence[Mapping[str, Any]],
+    groups: Sequence[ResourceGroup],
+    local_client: Mapping[str, Any],
+) -> list[AgentConfig]:
+    """The agents; `local_client` reaches the one that needs no configuration.
+
+    Raises `ConfigurationError`.
+    """
+    if not agents:
+        return [AgentConfig("local", groups[0].name, client=local_client)]
+    found = [
+        _agent(f"agents[{index}]", entry, groups, local_client)
+        for index, entry in enumerate(agents)
+    ]
+    check_names("agents", [a.name for a in found])
+    return found
+
+
+def _agent(
+    place: str,
+    given: Mapping[str, Any],
+    groups: Sequence[ResourceGroup],
+    local_client: Mapping[str, Any],
+) -> AgentConfig:
+    unknown = sorted(str(key) for key in set(given) - set(AgentEntry.model_fields))
+    if unknown:
+        raise wrong(
+            place, given, f"There is no key {unknown[0]!r}.",
+            f"Use only: {', '.join(sorted(AgentEntry.model_fields))}.",
+        )  # fmt: skip
+    entry = read_as(place, given, AgentEntry)
+    if entry.capacity is not None and entry.capacity.fgpu:
+        raise wrong(
+            f"{place}.capacity.fgpu", entry.capacity.fgpu / 1000,
+            "This version gives no GPUs to sessions, so nothing would be behind it.",
+            "Leave fgpu out here. Presets may have it: they wait for a version with GPUs.",
+        )  # fmt: skip
+    group = groups[0].name if entry.resource_group is None else entry.resource_group
+    check_group(f"{place}.resource_group", group, groups)
+    return entry.config(group, local_client)

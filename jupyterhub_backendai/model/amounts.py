@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from .catalog import Amounts, Environment, Preset, ResourceGroup, Version
 from .errors import FieldError, Kind, shown
-from .request import Context
+from .request import AgentFacts, Context
 from .slots import GIB, MAX_AMOUNT, MIB, Slots, format_bytes, format_slot
 from .spec import SessionSpec
 
@@ -150,16 +150,18 @@ class AmountChecks(Checks):
             if name or whole:
                 self.fail(f"resources.{name}" if name else "resources", "too_much", message, kind)
 
-    def machines(self, group: ResourceGroup | None) -> list[Slots]:
-        """Capacities of the machines that the session may be placed on."""
-        wanted = self.spec.agent
+    def agents(self, group: ResourceGroup | None) -> list[AgentFacts]:
+        """The agents that the session may be placed on."""
         return [
-            agent.capacity
+            agent
             for agent in self.context.agents
-            if group is not None and agent.group == group.name and wanted in {"auto", agent.name}
-            # An agent that never answered has nothing that could be compared.
-            if agent.capacity != Slots()
+            if group is not None and agent.group == group.name
+            if self.spec.agent in {"auto", agent.name}
         ]
+
+    def machines(self, group: ResourceGroup | None) -> list[Slots]:
+        """What they have. An agent that never answered has nothing that could be compared."""
+        return [a.capacity for a in self.agents(group) if a.capacity != Slots()]
 
     def bounds(self, group: ResourceGroup | None) -> list[Bound]:
         """All that bounds each slot of one session, whatever else runs now."""
@@ -179,6 +181,12 @@ class AmountChecks(Checks):
             sentence = f"The limit of {group.name} for one session is {{most}}."
             found.append((of(group.per_session), sentence, Kind.FORBIDDEN))
         machines = self.machines(group)
+        # Where none of them ever answered nobody knows: then it waits.
+        known = bool(machines) or not self.agents(group)
+        if group is not None and known and not any(machine.fgpu for machine in machines):
+            where = group.name if self.spec.agent == "auto" else self.spec.agent
+            sentence = f"{where} has no GPUs."
+            found.append((lambda name: 0 if name == "fgpu" else None, sentence, Kind.INVALID))
         if group is not None and machines:
             which = f"the largest machine of {group.name}"
             if self.spec.agent != "auto":
@@ -201,8 +209,6 @@ class AmountChecks(Checks):
             for bound, sentence, kind in bounds:
                 most = bound(name)
                 if most is not None and amount > most:
-                    if name == "fgpu" and most == 0 and kind is Kind.INVALID:
-                        sentence = f"{group.name if group else 'This group'} has no GPUs."
                     found.append((name, sentence.replace("{most}", format_slot(name, most)), kind))
                     break
         machines = self.machines(group)

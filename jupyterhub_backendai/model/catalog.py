@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from .errors import Problem
 from .rules import check_image
+from .sent import SIZE, THOUSANDTHS
 from .slots import MIB, Slots, parse_bytes, parse_cpu, parse_fgpu
 
 NameStr = Annotated[
@@ -33,9 +34,9 @@ def _parsed(parse: Any) -> BeforeValidator:
     return BeforeValidator(run)
 
 
-Cpu = Annotated[int, _parsed(parse_cpu)]
-Bytes = Annotated[int, _parsed(parse_bytes)]
-Fgpu = Annotated[int, _parsed(parse_fgpu)]
+Cpu = Annotated[int, _parsed(parse_cpu), THOUSANDTHS]
+Bytes = Annotated[int, _parsed(parse_bytes), SIZE]
+Fgpu = Annotated[int, _parsed(parse_fgpu), THOUSANDTHS]
 
 
 class Model(BaseModel):
@@ -176,14 +177,6 @@ class Catalog(Model):
     def environment(self, name: str) -> Environment | None:
         """The environment of that name, if there is one."""
         return next((e for e in self.environments if e.name == name), None)
-
-    def by_image(self, image: str) -> tuple[Environment, Version] | None:
-        """The environment and version that use this very image, if any."""
-        for environment in self.environments:
-            for version in environment.versions:
-                if version.image == image:
-                    return environment, version
-        return None
 
     def group(self, name: str) -> ResourceGroup | None:
         """The resource group of that name, if there is one."""

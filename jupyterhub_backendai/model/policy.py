@@ -26,7 +26,7 @@ class Policy(Model):
 
     total: Total = Amounts()
     max_sessions: int | None = Field(default=None, ge=0)
-    max_pending: int | None = Field(default=None, ge=0)
+    max_pending: int | None = Field(default=20, ge=0)
     per_session: Amounts = Amounts()
     environments: frozenset[str] | None = None
     resource_groups: frozenset[str] | None = None

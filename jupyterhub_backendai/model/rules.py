@@ -10,7 +10,7 @@ import posixpath
 import re
 from collections.abc import Iterable
 
-from .errors import Kind, Problem, shown
+from .errors import Problem, shown
 
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
@@ -250,11 +250,6 @@ def overlapping(targets: list[str]) -> set[int]:
                 clashes.add(index)
             parent = posixpath.dirname(parent)
     return clashes
-
-
-def forbidden(code: str, message: str) -> Problem:
-    """A `Problem` for what policy forbids (HTTP 403)."""
-    return Problem(code, message, Kind.FORBIDDEN)
 
 
 def reserved_ports() -> dict[int, str]:

@@ -85,15 +85,6 @@ class Limits:
             self.sessions,
         )
 
-    def exceeded(self, total: Slots) -> tuple[str, ...]:
-        """Names of the slots of which `total` is more than the limit."""
-        over = []
-        for name, amount in total:
-            limit = getattr(self, name)
-            if limit is not None and amount > limit:
-                over.append(name)
-        return tuple(over)
-
 
 def _decimal(value: object) -> Decimal | None:
     """`value` as an exact number, or None where it is not one (booleans and NaN are not)."""

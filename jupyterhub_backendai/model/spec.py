@@ -23,6 +23,7 @@ from .catalog import Bytes, Cpu, Fgpu
 from .errors import FieldError, Problem, shown
 from .moments import check_moment, parse_span
 from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
+from .sent import ENV, MOMENT, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS, SPAN
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
@@ -54,11 +55,6 @@ def _custom(problem: Problem) -> PydanticCustomError:
     return PydanticCustomError(problem.code, "{message}", {"message": problem.message})
 
 
-def _emptied(value: object) -> object:
-    """Empty text, which is what an untouched form field sends, as not given."""
-    return None if value == "" else value
-
-
 def _not_bool(value: object) -> object:
     """JSON's true is no number, though Python would count it as 1."""
     if isinstance(value, bool):
@@ -66,10 +62,11 @@ def _not_bool(value: object) -> object:
     return value
 
 
-def _span(value: object) -> object:
+def _span(value: Any) -> object:
     """A length of time in seconds; none, or 0, is no bound."""
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**9:
-        value = str(value)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if number and 0 <= value < 10**9 and value == int(value):
+        value = str(int(value))
     if value is None or value == "":
         return None
     if not isinstance(value, str):
@@ -80,16 +77,16 @@ def _span(value: object) -> object:
         raise _custom(problem) from None
 
 
-NotEmpty = BeforeValidator(_emptied)
-Whole = Annotated[int, BeforeValidator(_not_bool)]
+Whole = Annotated[int, BeforeValidator(_not_bool), OR_TEXT]
 # The bound is on the text inside: on the optional whole it would be applied to None too.
-Text = Annotated[Annotated[str, Field(max_length=255)] | None, NotEmpty]
+Text = Annotated[Annotated[str, Field(max_length=255)] | None, NOT_EMPTY]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
-Start = Annotated[str | None, _by(check_moment)]
-Span = Annotated[int | None, BeforeValidator(_span)]
+Start = Annotated[str | None, _by(check_moment), MOMENT]
+Span = Annotated[int | None, BeforeValidator(_span), SPAN]
 Reference = Annotated[str, Field(min_length=1, max_length=64)]
-Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NotEmpty]
+References = Annotated[tuple[Reference, ...], Field(max_length=MAX_DEPENDENCIES)]
+Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NOT_EMPTY]
 
 
 class _Part(BaseModel):
@@ -99,10 +96,10 @@ class _Part(BaseModel):
 class Resources(_Part):
     """Amounts that override single slots of the preset: cores, bytes, bytes, shares."""
 
-    cpu: Annotated[Cpu | None, NotEmpty] = None
-    mem: Annotated[Bytes | None, NotEmpty] = None
-    shm: Annotated[Bytes | None, NotEmpty] = None
-    fgpu: Annotated[Fgpu | None, NotEmpty] = None
+    cpu: Annotated[Cpu | None, NOT_EMPTY] = None
+    mem: Annotated[Bytes | None, NOT_EMPTY] = None
+    shm: Annotated[Bytes | None, NOT_EMPTY] = None
+    fgpu: Annotated[Fgpu | None, NOT_EMPTY] = None
 
 
 class Cluster(_Part):
@@ -128,7 +125,7 @@ class Mount(_Part):
 
     folder: str = Field(min_length=1, max_length=320)  # a group's name, a slash, a folder's
     path: Text = None
-    permission: Annotated[Literal["ro", "rw"] | None, NotEmpty] = None
+    permission: Annotated[Literal["ro", "rw"] | None, NOT_EMPTY] = None
     create: StrictBool = False
 
 
@@ -140,7 +137,7 @@ class Batch(_Part):
     """The command of a batch session, when it may start at the earliest (a time with its zone, or
     how long from now), how long it may take (with its unit; read as seconds, None is no bound)."""
 
-    command: Annotated[Annotated[str, Field(max_length=MAX_COMMAND)] | None, NotEmpty] = None
+    command: Annotated[Annotated[str, Field(max_length=MAX_COMMAND)] | None, NOT_EMPTY] = None
     starts_at: Start = None
     timeout: Span = None
 
@@ -149,23 +146,23 @@ class SessionSpec(_Part):
     """What a user asks for. Every key is optional; `{}` is the admin's default session."""
 
     name: Name = None
-    type: Literal["interactive", "batch"] = "interactive"
+    type: Annotated[Literal["interactive", "batch"], OR_NOTHING] = "interactive"
     environment: Text = None
     version: Text = None
     image: Image = None
-    env: dict[str, str] = Field(default={}, max_length=MAX_VARIABLES)
+    env: Annotated[dict[str, str], ENV] = Field(default={}, max_length=MAX_VARIABLES)
     resource_group: Text = None
-    agent: Annotated[str, Field(max_length=255)] = "auto"
+    agent: Annotated[str, Field(max_length=255), OR_NOTHING] = "auto"
     preset: Text = None
-    resources: Resources = Resources()
-    count: Whole = Field(default=1, ge=1, le=100)
-    cluster: Cluster = Cluster()
-    threads: ThreadCounts = ThreadCounts()
-    mounts: tuple[Mount, ...] = Field(default=(), max_length=100)
-    preopen_ports: tuple[int, ...] = ()
-    batch: Annotated[Batch | None, NotEmpty] = None
-    depends_on: tuple[Reference, ...] = Field(default=(), max_length=MAX_DEPENDENCIES)
-    priority: Annotated[Annotated[Whole, Field(ge=0, le=100)] | None, NotEmpty] = None
+    resources: Annotated[Resources, OR_NOTHING] = Resources()
+    count: Annotated[Annotated[Whole, Field(ge=1, le=100)], OR_NOTHING] = 1
+    cluster: Annotated[Cluster, OR_NOTHING] = Cluster()
+    threads: Annotated[ThreadCounts, OR_NOTHING] = ThreadCounts()
+    mounts: Annotated[tuple[Mount, ...], Field(max_length=100), OR_NOTHING] = ()
+    preopen_ports: Annotated[tuple[int, ...], PORTS] = ()
+    batch: Annotated[Batch | None, NOT_EMPTY] = None
+    depends_on: Annotated[References, OR_NOTHING] = ()
+    priority: Annotated[Annotated[Whole, Field(ge=0, le=100)] | None, NOT_EMPTY] = None
     owner: Text = None
     project: Text = None
 

@@ -8,13 +8,13 @@ ends are taken together, which makes the estimate late rather than early.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Literal
 
 from .queue import schedule as run_pass
-from .queue import turn, verdict
+from .queue import turn, verdicts
 from .snapshot import Holding, Pending, Placement, Snapshot
 
 BUDGET = 60_000  # sessions and agents that the passes of one estimate look at: about a second
@@ -56,7 +56,7 @@ def expected_length(
 
 def forecast(outlook: Outlook, candidate: Pending, lasts: float | None = None) -> Forecast:
     """What would happen to `candidate`, which would run for `lasts` seconds."""
-    found = verdict(outlook.snapshot, candidate)
+    (found,) = verdicts(outlook.snapshot, [candidate])
     if found.code == "now":
         return Forecast("now", found.reason, 0, outlook.snapshot.now)
     if found.code == "never":
@@ -128,11 +128,11 @@ class _Future:
 
     def go_on(self) -> bool:
         """To the next moment when something changes, if one is known."""
-        starts = (one.not_before for one in self.pending if one.not_before is not None)
-        times = sorted({*self.ends.values(), *(start for start in starts if start > self.now)})
+        times = sorted({*self.ends.values(), *(t for t in self.moments() if t > self.now)})
         if not times:
             return False
-        together = len(times) * self.cost // BUDGET
+        # About as many ends as there are sessions have to come, and each step costs one pass.
+        together = (len(self.pending) + len(self.ends)) * self.cost // BUDGET
         self.now = times[min(together, len(times) - 1)]
         over = {session_id for session_id, end in self.ends.items() if end <= self.now}
         if over:
@@ -140,6 +140,15 @@ class _Future:
             self.holdings = [held for held in self.holdings if held.session_id not in over]
             self.pending = [_without(one, over, self.now) for one in self.pending]
         return True
+
+    def moments(self) -> Iterator[float]:
+        """When something changes by itself: start times, and the end of the time to wait."""
+        rule = self.snapshot.rules.get(self.mine.group)
+        for one in self.pending:
+            if one.not_before is not None:
+                yield one.not_before
+            if rule is not None and rule.pending_timeout:
+                yield one.could_start_at + rule.pending_timeout
 
 
 def _without(pending: Pending, over: set[str], now: float) -> Pending:

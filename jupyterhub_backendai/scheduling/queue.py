@@ -38,15 +38,19 @@ picked is kept the same way, at once in a strict group since nothing is to be pa
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..model.slots import Slots
 from . import reasons
 from .placement import Machine, amounts
 from .reasons import STARTS_NOW
 from .snapshot import Code, Decision, Ending, Pending, Placement, Snapshot
 from .state import Cause, Group, State
-from .waits import explain
+from .waits import OUT_OF_LINE, explain, explain_one
 
 # What waits for one of these has nobody before it, whatever its place in line.
 _BY_ITSELF: frozenset[Code] = frozenset({"not_before", "dependency"})
@@ -64,35 +68,87 @@ class Verdict:
 def schedule(snapshot: Snapshot) -> Decision:
     """One pass. The same snapshot, in whatever order its parts come, gives the same decision."""
     state = State(snapshot)
+    placements, waiting, endings = _walk(state, sorted(snapshot.pending, key=turn))
+    if endings:
+        waiting = _with_dependents(waiting, endings)
+    return Decision(tuple(placements), explain(state, waiting), tuple(endings))
+
+
+def verdicts(snapshot: Snapshot, candidates: Sequence[Pending]) -> list[Verdict]:
+    """What the next pass would decide on each of `candidates` if it alone were submitted now.
+
+    All of them have the same id, priority and submission time. So one pass up to their turn is
+    the same for all, and what follows it too, for all that do not hold those behind them back.
+    """
+    line = sorted(snapshot.pending, key=turn)
+    theirs = bisect_left(line, turn(candidates[0]), key=turn) if candidates else 0
+    before, behind = line[:theirs], line[theirs:]
+    with_all = replace(snapshot, pending=(*line, *candidates))
+    state = State(with_all)
+    _, waiting, _ = _walk(state, before)
+    ahead = Counter(pending.group for pending, cause in waiting if cause not in OUT_OF_LINE)
+    outcomes = [_decide(state, candidate) for candidate in candidates]
+    holding_back = [
+        None if isinstance(outcome, Machine) else _effect(state, candidate, outcome, bool(behind))
+        for candidate, outcome in zip(candidates, outcomes, strict=True)
+    ]
+    _walk(state, behind)
+    ends: dict[_Effect | None, State] = {None: state}
+    found = []
+    for candidate, outcome, effect in zip(candidates, outcomes, holding_back, strict=True):
+        if isinstance(outcome, Machine):
+            found.append(Verdict("now", STARTS_NOW, 0))
+            continue
+        if effect not in ends:
+            ends[effect] = end = State(with_all)
+            _walk(end, before)
+            _protect(end, candidate, outcome)
+            _walk(end, behind)
+        place = ahead[candidate.group]
+        code, reason, _ = explain_one(ends[effect], candidate, outcome, place + 1)
+        if code == "never_fits":
+            found.append(Verdict("never", reason, 0))
+        else:
+            found.append(Verdict("waits", reason, 0 if code in _BY_ITSELF else place))
+    return found
+
+
+_Effect = tuple[object, ...]
+
+
+def _effect(state: State, candidate: Pending, cause: Cause, any_behind: bool) -> _Effect | None:
+    """What `_protect` would change for those behind it, and for what is said of itself: equal for
+    candidates that change the same, None where it changes nothing that matters."""
+    group = state.groups[candidate.group]
+    strict = group.rule.mode == "strict"
+    about_quota = cause in {"owner", "project"}
+    if cause in OUT_OF_LINE or cause == "no_agent" or not (any_behind or about_quota):
+        return None
+    if _waited(state, candidate) >= group.rule.max_bypass or (strict and cause == "agent"):
+        owner, project = candidate.owner, candidate.project
+        return (candidate.group, cause, candidate.slots, candidate.agent, owner, project)
+    return (candidate.group,) if strict and cause == "room" else None
+
+
+def _walk(
+    state: State, line: Iterable[Pending]
+) -> tuple[list[Placement], list[tuple[Pending, Cause]], list[Ending]]:
+    """Goes through a part of the line: who starts, what stopped each of the others, and which of
+    those wait no more."""
     placements: list[Placement] = []
     waiting: list[tuple[Pending, Cause]] = []
     endings: list[Ending] = []
-    for pending in sorted(snapshot.pending, key=turn):
+    for pending in line:
         outcome = _decide(state, pending)
         if isinstance(outcome, Machine):
+            _take(state, pending, outcome)
             placements.append(Placement(pending.id, outcome.name))
         elif (ending := _ending(state, pending, outcome)) is not None:
             endings.append(ending)
         else:
             waiting.append((pending, outcome))
             _protect(state, pending, outcome)
-    if endings:
-        waiting = _with_dependents(waiting, endings)
-    return Decision(tuple(placements), explain(state, waiting), tuple(endings))
-
-
-def verdict(snapshot: Snapshot, candidate: Pending) -> Verdict:
-    """What the next pass would decide on `candidate` if it were submitted now."""
-    decision = schedule(replace(snapshot, pending=(*snapshot.pending, candidate)))
-    wait = next((wait for wait in decision.waits if wait.session_id == candidate.id), None)
-    ending = next((one for one in decision.endings if one.session_id == candidate.id), None)
-    if ending is not None:
-        return Verdict("never", ending.reason, 0)
-    if wait is None:
-        return Verdict("now", STARTS_NOW, 0)
-    if wait.code == "never_fits":
-        return Verdict("never", wait.reason, 0)
-    return Verdict("waits", wait.reason, 0 if wait.code in _BY_ITSELF else wait.position - 1)
+    return placements, waiting, endings
 
 
 def turn(pending: Pending) -> tuple[int, float, str]:
@@ -134,10 +190,12 @@ def _with_dependents(
 
 
 def _decide(state: State, pending: Pending) -> Machine | Cause:
-    """The machine that it was given, or what stopped it."""
+    """The machine that it would be given now, or what stops it."""
     group = state.groups[pending.group]
-    accounts = (state.owner(pending), state.project(pending))
-    if any(account and account.never(pending.slots) for account in accounts):
+    owner, project = state.owner(pending), state.project(pending)
+    if owner is not None and not owner.possible(pending.slots):
+        return "never"
+    if project is not None and not project.possible(pending.slots):
         return "never"
     hopeless = _no_machine(group, pending)
     if hopeless == "never":
@@ -148,14 +206,13 @@ def _decide(state: State, pending: Pending) -> Machine | Cause:
         return "not_before"
     if hopeless is not None:
         return hopeless
-    owner, project = accounts
     if owner is not None and not owner.admits(pending.slots):
         return "owner"
     if project is not None and not project.admits(pending.slots):
         return "project"
     if group.closed:
         return "closed"
-    return _place(state, group, pending)
+    return _room(group, pending)
 
 
 def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] | None:
@@ -164,35 +221,35 @@ def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] 
     if pending.agent is not None:
         agent = group.known.get(pending.agent)
         if agent is not None and not pending.slots.fits(agent.capacity):
-            return "never"
+            return "no_agent" if agent.capacity == Slots() else "never"
         return None if agent is not None and agent.available else "no_agent"
     if group.capacities.holds(wanted):
         return None
-    return "never" if group.known and not group.all_capacities.holds(wanted) else "no_agent"
+    if not group.known or not group.all_known or group.all_capacities.holds(wanted):
+        return "no_agent"
+    return "never"
 
 
-def _place(state: State, group: Group, pending: Pending) -> Machine | Cause:
-    """Give it room, and count it as held from here on."""
+def _room(group: Group, pending: Pending) -> Machine | Cause:
+    """A machine that has room for it."""
     wanted = amounts(pending.slots)
-    machine: Machine | None
     if pending.agent is None:
-        machine = group.room.find(wanted, pending.avoid)
-        if machine is None:
-            return "room"
-    else:
-        machine = group.room.machines[pending.agent]
-        if not group.room.fits_on(machine, wanted):
-            return "agent"
-    group.room.take(machine, wanted)
+        return group.room.find(wanted, pending.avoid) or "room"
+    machine = group.room.machines[pending.agent]
+    return machine if group.room.fits_on(machine, wanted) else "agent"
+
+
+def _take(state: State, pending: Pending, machine: Machine) -> None:
+    """Give it the machine's room, and count it as held from here on."""
+    state.groups[pending.group].room.take(machine, amounts(pending.slots))
     for account in (state.owner(pending), state.project(pending)):
         if account is not None:
             account.take(pending.slots)
-    return machine
 
 
 def _protect(state: State, pending: Pending, cause: Cause) -> None:
     """Hold those behind it back as far as the rules say; the argument is at the top."""
-    if cause in {"never", "dependency", "not_before", "no_agent"}:
+    if cause in OUT_OF_LINE or cause == "no_agent":
         return
     group = state.groups[pending.group]
     strict = group.rule.mode == "strict"

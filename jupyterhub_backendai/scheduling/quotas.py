@@ -46,6 +46,16 @@ class Account:
             and _ok(limits.sessions, 1, self.sessions + self._kept_sessions)
         )
 
+    def possible(self, slots: Slots) -> bool:
+        """Whether a session with `slots` is within the limits where nothing else is held."""
+        limits = self.limits
+        return (
+            _ok(limits.cpu, slots.cpu, 0)
+            and _ok(limits.mem, slots.mem, 0)
+            and _ok(limits.fgpu, slots.fgpu, 0)
+            and _ok(limits.sessions, 1, 0)
+        )
+
     def over(self, slots: Slots) -> tuple[str, ...]:
         """Names of the slots whose limit a session with `slots` would break now; ("sessions",)
         where it is the number of sessions."""

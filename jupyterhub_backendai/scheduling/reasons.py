@@ -212,11 +212,11 @@ def machine_gone(agent: str, group: str) -> str:
 
 
 def too_small_now(wanted: Slots, group: str, largest: Slots) -> str:
-    """Only machines that do not answer are large enough; `largest` is of those that do."""
+    """Only machines that do not answer may be large enough; `largest` is of those that do."""
     lacking = wanted.lacking(largest) or _asked(wanted)
     return (
         f"No machine of {group} that answers has {_list(wanted, lacking)}; "
-        "one that does not answer has. The admin has been told."
+        "one that does not answer may. The admin has been told."
     )
 
 

@@ -29,6 +29,8 @@ class Group:
         answering = [(agent.name, agent.capacity) for agent in agents if agent.available]
         self.room = Room(machines_in_order(answering, taken, rule.selection))
         self.capacities = Skyline(m.capacity for m in self.room.machines.values())
+        # Of an agent that never answered nobody knows what it has.
+        self.all_known = all(agent.capacity != Slots() for agent in agents)
         self.all_capacities = Skyline(amounts(agent.capacity) for agent in agents)
         self.closed = False
 

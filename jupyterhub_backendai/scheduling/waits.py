@@ -15,7 +15,10 @@ from .quotas import Account
 from .snapshot import Code, Pending, Wait
 from .state import Cause, Group, State
 
-_OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "dependency", "not_before"})
+Told = tuple[Code, str, Result]
+
+OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "dependency", "not_before"})
+"""Causes of those that stand behind the line; see `explain`."""
 
 
 def explain(state: State, waiting: list[tuple[Pending, Cause]]) -> tuple[Wait, ...]:
@@ -31,18 +34,20 @@ def explain(state: State, waiting: list[tuple[Pending, Cause]]) -> tuple[Wait, .
     return tuple(waits)
 
 
+def explain_one(state: State, pending: Pending, cause: Cause, position: int) -> Told:
+    """Code, sentence and result of one that would be at this place (from 1) in its line."""
+    return _Sentences(state).about(pending, cause, position)
+
+
 def _positions(waiting: list[tuple[Pending, Cause]]) -> dict[str, int]:
     positions: dict[str, int] = {}
     last: dict[str, int] = {}
     for out in (False, True):
         for pending, cause in waiting:
-            if (cause in _OUT_OF_LINE) is out:
+            if (cause in OUT_OF_LINE) is out:
                 position = last[pending.group] = last.get(pending.group, 0) + 1
                 positions[pending.id] = position
     return positions
-
-
-Told = tuple[Code, str, Result]
 
 
 class _Sentences:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..model.amounts import LEAST_CPU, LEAST_MEM, LEAST_SHM
@@ -16,7 +17,7 @@ from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.rules import HOME, reserved_ports
 from ..model.slots import SLOT_NAMES, Limits, Slots, format_bytes, format_thousandths
-from ..scheduling.queue import verdict
+from ..scheduling.queue import verdicts
 from ..scheduling.snapshot import Pending, Snapshot
 from .clock import utcnow
 
@@ -175,28 +176,45 @@ class _View:
             "mem": preset.mem,
             "shm": preset.shm,
             "fgpu": preset.fgpu,
-            "verdict": self.verdict(preset.slots, group.name),
+            "verdict": self.verdicts[group.name, preset.slots],
         }
 
     def default(self) -> dict[str, Any]:
         """The admin's default session for this user, and what would happen to it now."""
-        try:
-            request = resolve({}, self.context)
-        except RequestError as error:
-            text = error.errors[0].message
+        request = self.default_request
+        if isinstance(request, RequestError):
+            text = request.errors[0].message
             return {"summary": "", "verdict": {"code": "never", "text": text, "ahead": 0}}
         return {
             "summary": summary(request, self.context.catalog),
-            "verdict": self.verdict(request.slots, request.resource_group),
+            "verdict": self.verdicts[request.resource_group, request.slots],
         }
 
-    def verdict(self, slots: Slots, group: str) -> dict[str, Any]:
-        """What would happen if the user asked for this now."""
-        found = verdict(
-            with_limits(self.snapshot, self.context),
-            candidate(self.context, slots, group, self.snapshot.now),
+    @cached_property
+    def default_request(self) -> SessionRequest | RequestError:
+        try:
+            return resolve({}, self.context)
+        except RequestError as error:
+            return error
+
+    @cached_property
+    def verdicts(self) -> dict[tuple[str, Slots], dict[str, Any]]:
+        """What would happen now if the user asked, in that group, for a preset or the default."""
+        asked = {
+            (group.name, preset.slots): None
+            for group in self.context.allowed_groups()
+            for preset in self.context.catalog.presets_of(group.name)
+        }
+        if isinstance(self.default_request, SessionRequest):
+            asked[self.default_request.resource_group, self.default_request.slots] = None
+        now, mine = self.snapshot.now, with_limits(self.snapshot, self.context)
+        told = verdicts(
+            mine, [candidate(self.context, slots, group, now) for group, slots in asked]
         )
-        return {"code": found.code, "text": found.reason, "ahead": found.ahead}
+        return {
+            place: {"code": v.code, "text": v.reason, "ahead": v.ahead}
+            for place, v in zip(asked, told, strict=True)
+        }
 
 
 def candidate(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from .._within import within
 from ..model.errors import LaunchError
 from ..model.status import Status
+from ..scheduling.snapshot import EndCode
 from ..store import Session
 from .clock import utcnow
 
@@ -84,20 +85,24 @@ class Queue:
         waiting = list(self._waiting.items())
         if not waiting:
             return
-        rows = await site.db(site.store.live, _IN_LINE)
-        by_id = {row.id: row for row in rows}
+        rows = await site.db(site.store.get_many, [session_id for session_id, _ in waiting])
         for session_id, waiter in waiting:
-            self._inform(waiter, by_id.get(session_id))
+            self._inform(waiter, rows.get(session_id))
 
     @staticmethod
     def _inform(waiter: _Waiter, row: Session | None) -> None:
         if waiter.placed.done():
             return
         if row is None or row.status not in _IN_LINE:
-            waiter.placed.set_exception(
-                LaunchError("cancelled", "The session was cancelled while it was in line.")
-            )
+            waiter.placed.set_exception(_why_ended(row))
         elif row.status is Status.SCHEDULED:
             waiter.placed.set_result(row)
         else:
             waiter.tell(row)
+
+
+def _why_ended(row: Session | None) -> LaunchError:
+    """What is told to whoever waited for a session that is in line no more."""
+    if row is not None and row.reason_code in get_args(EndCode):
+        return LaunchError(row.reason_code, row.reason)
+    return LaunchError("cancelled", "The session was cancelled while it was in line.")

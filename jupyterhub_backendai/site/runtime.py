@@ -22,7 +22,7 @@ from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
-from . import batch
+from . import batch, retention
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -120,6 +120,7 @@ class Site:
         await self.reconciler.clear_the_line()
         self.background(self.queue.run())
         self.background(self.queue.watch_agents())
+        self.background(retention.run(self))
         # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
 

@@ -199,10 +199,7 @@ class SessionSpawner(OptionDoors, Spawner):
                 title = f"In line, #{row.position}" if row.position else "In line"
                 self._story.tell("queued", title, row.reason, row.position)
 
-        timeout: float = self.site.configuration.queue_timeout
-        group = self.site.catalog.group(session.resource_group)
-        if group is not None and group.pending_timeout:
-            timeout = min(timeout, group.pending_timeout)
+        timeout = self.site.configuration.queue_timeout
         try:
             return await within(timeout, self.site.queue.wait(session, tell))
         except asyncio.TimeoutError:

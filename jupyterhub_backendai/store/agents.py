@@ -25,7 +25,9 @@ def report(db: Transaction, reporter: str, reports: Sequence[AgentReport], now: 
             db.add(row)
         row.reporter = reporter
         row.resource_group = agent.group
-        row.cpu, row.mem, row.fgpu = agent.capacity.cpu, agent.capacity.mem, agent.capacity.fgpu
+        # One that does not answer says nothing: what it had is still the best that is known.
+        if agent.available or agent.capacity != Slots() or row.cpu is None:
+            row.cpu, row.mem, row.fgpu = agent.capacity.cpu, agent.capacity.mem, agent.capacity.fgpu
         row.available, row.reason = agent.available, agent.reason
         row.seen_at = now
     gone = db.scalars(

@@ -166,10 +166,12 @@ def page(
     ordered = [key.desc(), SessionRow.id.desc()] if descending else [key, SessionRow.id]
     if order == "ended_at":  # the one that may be empty, which databases sort differently
         ordered = [key.is_(None), *ordered]
-    rows = db.scalars(
-        select(SessionRow).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
-    )
-    return [session_of(row) for row in rows], total
+    # First the ids, then the rows: what is sorted and skipped is not carried along.
+    ids = db.scalars(
+        select(SessionRow.id).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
+    ).all()
+    found = get_many(db, ids)
+    return [found[session_id] for session_id in ids], total
 
 
 def kernels(db: Transaction, session_id: str) -> list[Kernel]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import exists, func, insert, select, text, update
+from sqlalchemy import delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session as Transaction
 
 from ..model.errors import FieldError, Kind, RequestError
@@ -323,3 +323,17 @@ def set_kernel(db: Transaction, session_id: str, name: str, facts: KernelFacts) 
         db.add(row)
     for key, value in facts.items():
         setattr(row, key, value.value if isinstance(value, Status) else value)
+
+
+def forget(db: Transaction, before: datetime, most: int) -> int:
+    """Removes up to `most` sessions that were over before that time; their other rows go with
+    them. Returns how many it removed."""
+    # What ended then was submitted before it: an index leads to the oldest.
+    old = (
+        select(SessionRow.id)
+        .where(SessionRow.submitted_at < before, SessionRow.ended_at < before)
+        .order_by(SessionRow.submitted_at)
+        .limit(most)
+    )
+    rows = table(SessionRow)
+    return db.connection().execute(delete(rows).where(rows.c.id.in_(old))).rowcount

@@ -233,6 +233,12 @@ class Store(ServiceCalls):
         with self._write() as db:
             sessions.set_kernel(db, session_id, kernel, facts)
 
+    def forget(self, before: datetime, most: int) -> int:
+        """Removes sessions that were over before that time, with their kernels, allocations and
+        history: the oldest first, `most` at once. Returns how many it removed."""
+        with self._db.write() as db:
+            return sessions.forget(db, before, most)
+
     # -- sessions: questions
 
     def get(self, session_id: str) -> Session:

@@ -76,7 +76,7 @@ _SESSION = "sessions.id"
 
 
 class SessionRow(Base):
-    """One session, from its submission on; rows of ended sessions stay."""
+    """One session, from its submission on. It stays after its end, until `forget`."""
 
     __tablename__ = "sessions"
 

@@ -32,12 +32,12 @@ start_daemon() {
     has cgroupfs-mount && cgroupfs-mount || die "no cgroups below /sys/fs/cgroup: Docker cannot run here"
   fi
   say "starting the Docker daemon (log: $state/logs/dockerd.log)"
-  setsid dockerd >"$state/logs/dockerd.log" 2>&1 </dev/null &
+  setsid python3 "$setup/own-root.py" dockerd >"$state/logs/dockerd.log" 2>&1 </dev/null &
   local pid=$!
   echo "$pid" >"$mark"
   for _ in $(seq 120); do
     if engine_answers; then return; fi
-    kill -0 "$pid" 2>/dev/null || break
+    runs "$pid" || break
     sleep 0.5
   done
   tail -n 20 "$state/logs/dockerd.log" >&2
@@ -54,7 +54,7 @@ stop() {
   elif [ "$(cat "/proc/$owner/comm" 2>/dev/null)" = dockerd ]; then
     say "stopping the Docker daemon"
     kill -TERM "$owner"
-    while kill -0 "$owner" 2>/dev/null; do sleep 0.2; done
+    until_ended "$owner"
   fi
 }
 

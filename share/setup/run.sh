@@ -20,7 +20,7 @@ end_proxy() {
   local pid; pid=$(head -n 1 "$state/jupyterhub-proxy.pid" 2>/dev/null) || return 0
   if [ "$(readlink "/proc/$pid/cwd")" = "$(readlink -f "$state")" ] && grep -q configurable-http-proxy "/proc/$pid/cmdline" 2>/dev/null; then
     kill -TERM "$pid"
-    while kill -0 "$pid" 2>/dev/null; do sleep 0.1; done
+    until_ended "$pid"
   fi
   rm -f "$state/jupyterhub-proxy.pid"
 }
@@ -39,10 +39,10 @@ PYTHON
 
 finish() {
   trap '' INT TERM HUP
-  if [ -n "${hub:-}" ] && kill -0 "$hub" 2>/dev/null; then
+  if [ -n "${hub:-}" ] && runs "$hub"; then
     say "stopping the Hub and its sessions"
     kill -TERM "$hub"
-    while kill -0 "$hub" 2>/dev/null; do sleep 0.2; done
+    until_ended "$hub"
   fi
   end_proxy
   docker ps -aq --filter "label=backendai.hub=$BACKENDAI_HUB_ID" | xargs -r docker rm -f >/dev/null || true
@@ -57,7 +57,7 @@ setsid jupyterhub --config "$config" </dev/null &
 hub=$!
 
 until python -c "import sys, urllib.request; urllib.request.urlopen('$url/hub/health', timeout=2)" 2>/dev/null; do
-  kill -0 "$hub" 2>/dev/null || { hub=; die "the Hub ended: its last lines are above"; }
+  runs "$hub" || { hub=; die "the Hub ended: its last lines are above"; }
   sleep 0.5
 done
 cat >&2 <<TEXT

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The programs that only the tests use: a browser with fonts, and PostgreSQL (its server is started by the tests themselves).
+# The programs that only the tests use: a browser with fonts and what its driver's Node needs, and PostgreSQL (its server is
+# started by the tests themselves).
 set -euo pipefail
 . "$(dirname "$0")/common.sh"
-"$setup/apt.sh" "the tests" chromium fonts-dejavu-core fonts-liberation postgresql
+"$setup/apt.sh" "the tests" chromium fonts-dejavu-core fonts-liberation postgresql libatomic1

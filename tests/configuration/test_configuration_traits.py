@@ -145,6 +145,10 @@ PRESET = {"name": "s", "cpu": 1, "mem": "1g"}
         ({"agents": [{"name": "a", "capacity": {"cpu": 4}}]}, ["agents[0].capacity", "mem"]),
         ({"agents": [{"name": "a", "hub_connect_url": "hub:8081"}]}, ["agents[0].hub_connect_url"]),
         ({"default_policy": {"total": {"cpu": "many"}}}, ["default_policy.total.cpu", "'many'"]),
+        (
+            {"agents": [{"name": "a", "capacity": {"cpu": 1, "mem": "1g", "fgpu": 2}}]},
+            ["agents[0].capacity.fgpu = 2.0", "no GPUs", "Leave fgpu out"],
+        ),
         ({"default_policy": {"maxsessions": 1}}, ["default_policy", "no key 'maxsessions'"]),
         ({"default_policy": []}, ["default_policy"]),
         (
@@ -234,7 +238,7 @@ def test_agents_as_they_are_written() -> None:
                 "base_url": "tcp://b:2376",
                 "tls": {"ca_cert": "/ca.pem", "verify": True},
                 "timeout": 5,
-                "capacity": {"cpu": 8, "mem": "32g", "fgpu": 2},
+                "capacity": {"cpu": 8, "mem": "32g"},
                 "address": "10.0.0.2",
                 "hub_connect_url": "http://10.0.0.1:8081",
             },
@@ -253,7 +257,7 @@ def test_agents_as_they_are_written() -> None:
         "tls": {"ca_cert": "/ca.pem", "verify": True},
         "timeout": 5,
     }
-    assert second.capacity == Slots(8000, 32 * GIB, 2000)
+    assert second.capacity == Slots(8000, 32 * GIB)
     assert (second.address, second.hub_connect_url) == ("10.0.0.2", "http://10.0.0.1:8081")
     assert third.client == {"base_url": "ssh://c", "use_ssh_client": True}
 

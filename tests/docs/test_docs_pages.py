@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
@@ -23,7 +24,8 @@ from jupyterhub_backendai.engine.settings import SessionFacts, SiteSettings, con
 from jupyterhub_backendai.model.catalog import Catalog, Environment
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, resolve
-from jupyterhub_backendai.model.spec import SessionSpec
+from jupyterhub_backendai.model.spec import SessionSpec, read_spec
+from jupyterhub_backendai.service.table import CALLS
 from jupyterhub_backendai.site import reach
 from jupyterhub_backendai.spawner.form import LINK_FIELDS
 
@@ -162,9 +164,28 @@ def test_every_status_and_what_is_put_right_are_in_the_reference(reference: Any)
         assert f"| `{member.value}` |" in reference.history()
 
 
+def test_every_call_is_in_the_reference(reference: Any) -> None:
+    table = reference.calls()
+    for call in CALLS:
+        assert f"| `{call.method} {call.path}` |" in table
+    page = text("reference/rest-api.md")
+    for status in {status for call in CALLS for status in call.all_errors}:
+        assert f"| {status} |" in page, status
+
+
 def test_every_key_of_a_request_is_explained() -> None:
     keys = re.findall(r"^\| `(\w+)` \|", text("reference/session-spec.md"), re.MULTILINE)
     assert keys == list(SessionSpec.model_fields)
+
+
+def test_examples_of_a_request_are_as_its_schema_says() -> None:
+    validator = Draft202012Validator(SessionSpec.model_json_schema())
+    examples = [json.loads(code) for code in blocks(DOCS / "reference/session-spec.md", "json")]
+    requests = [example for example in examples if "errors" not in example]
+    assert requests
+    for request in requests:
+        validator.validate(request)
+        assert read_spec(request)[1] == []
 
 
 def test_links_may_carry_what_the_reference_says() -> None:

@@ -7,7 +7,9 @@ import ipaddress
 import os
 import shutil
 import signal
+import socket
 import subprocess
+import sys
 import zlib
 from pathlib import Path
 
@@ -15,7 +17,9 @@ import docker
 
 from .harness import IMAGE, wait_for
 
-KEPT = Path(__file__).resolve().parents[2] / ".run" / "second-engine"
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / ".run" / "second-engine"
+OWN_ROOT = ROOT / "share" / "setup" / "own-root.py"
 OF = "of-image"  # the label that says which of the first daemon's images a copy is of
 
 
@@ -39,7 +43,8 @@ class SecondEngine:
 
     def start(self) -> SecondEngine:
         self._end_earlier()
-        if not Path("/sys/class/net", self.bridge).exists():
+        # Not by /sys, which may be another network namespace's.
+        if self.bridge not in {name for _, name in socket.if_nameindex()}:
             ip("link", "add", self.bridge, "type", "bridge")
             ip("address", "add", self.prefix, "dev", self.bridge)
         ip("link", "set", self.bridge, "up")
@@ -48,6 +53,7 @@ class SecondEngine:
         with open(self.run / "dockerd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [
+                    sys.executable, OWN_ROOT,
                     "dockerd", "--config-file", nothing, "--host", self.socket,
                     "--data-root", KEPT / "data", "--exec-root", self.run / "exec",
                     "--pidfile", KEPT / "pid", "--group", str(os.getgid()),

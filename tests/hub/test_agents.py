@@ -42,7 +42,12 @@ def hub(engine: SecondEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
     hub = Hub(directory)
     gateway = _gateways(hub.docker.networks.get("bridge").attrs)[0]
     hub.settings = {
-        "JupyterHub": {"hub_ip": "0.0.0.0", "allow_named_servers": True},
+        # By itself the Hub takes its machine's name, which need not resolve.
+        "JupyterHub": {
+            "hub_ip": "0.0.0.0",
+            "hub_connect_ip": "127.0.0.1",
+            "allow_named_servers": True,
+        },
         "BackendAI": {
             "check_hub_access": True,
             "folder_root": str(directory / "folders"),

@@ -93,6 +93,7 @@ def test_everything_is_in_the_wheel(wheel: Path) -> None:
         expected.add(path)
     with zipfile.ZipFile(wheel) as archive:
         found = {path.rpartition(".data/data/")[2] for path in archive.namelist()}
+    assert f"{name}/py.typed" in found  # it says "Typed" of itself
     assert {path for path in expected if (ROOT / path).exists()} <= found
     assert expected - found <= {path for path in tracked if not (ROOT / path).exists()}
     assert not [path for path in found if path.startswith(("tests/", "examples/", "docs/"))]

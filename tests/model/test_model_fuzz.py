@@ -197,9 +197,7 @@ def check(options: object, of: Context) -> None:
         assert outcome(options, of) == found
 
 
-fuzz = settings(
-    max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+fuzz = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
 @fuzz
@@ -214,7 +212,7 @@ def test_anything_under_the_right_names(options: object, of: Context) -> None:
     check(options, of)
 
 
-@settings(fuzz, max_examples=400)
+@settings(fuzz, max_examples=2 * settings().max_examples)
 @given(mutated(), st.sampled_from(CONTEXTS))
 def test_mutations_of_a_valid_spec(options: object, of: Context) -> None:
     check(options, of)

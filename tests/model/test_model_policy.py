@@ -84,10 +84,9 @@ def test_finding_things_in_the_catalog() -> None:
     assert torch.label == "PyTorch"
     version = torch.version("2.8")
     assert version is not None
-    assert CATALOG.by_image(TORCH_28) == (torch, version)
+    assert version.image == TORCH_28
     assert torch.version("1") is None
     assert CATALOG.environment("Pytorch") is None
-    assert CATALOG.by_image("other") is None
     assert CATALOG.group("lab") is not None
     assert CATALOG.group("nowhere") is None
     assert [p.name for p in CATALOG.presets_of("default")] == ["small", "medium", "huge"]

@@ -21,6 +21,7 @@ from model_samples import (
 )
 
 from jupyterhub_backendai.model.catalog import Catalog, Environment, Preset, ResourceGroup, Version
+from jupyterhub_backendai.model.errors import Kind
 from jupyterhub_backendai.model.policy import Policies, Policy, Quota
 from jupyterhub_backendai.model.resolve import AgentFacts, auto_shm
 from jupyterhub_backendai.model.slots import GIB, MIB, Slots
@@ -408,6 +409,27 @@ def test_the_default_preset_is_the_first_that_can_be_granted() -> None:
     assert granted(
         {"environment": "pytorch"}, context(policy(per_session={"shm": "512m"}))
     ).preset is (None)
+
+
+def test_fgpu_where_no_agent_has_any() -> None:
+    asked = {"cpu": 1, "mem": "1g", "fgpu": "0.5"}
+    gpu = Preset(name="share", cpu=1, mem="1g", fgpu="0.5")
+    catalog = CATALOG.model_copy(update={"presets": (gpu, *CATALOG.presets)})
+    for options in ({"resources": asked}, {"preset": "share"}):
+        for agents in (AGENTS[:2], ()):
+            error = the_error(options, context(catalog=catalog, agents=agents))
+            assert (error.field, error.message) == ("resources.fgpu", "default has no GPUs.")
+            assert error.kind is Kind.INVALID
+    both = (*AGENTS, AgentFacts("plain", "lab", Slots(8000, 16 * GIB)))
+    lab = context(catalog=catalog, agents=both)
+    assert granted({"resource_group": "lab", "resources": asked}, lab).fgpu == 500
+    on_plain = {"resource_group": "lab", "agent": "plain", "resources": asked}
+    assert the_error(on_plain, lab).message == "plain has no GPUs."
+    # Nobody is given by default what no agent has.
+    assert granted({}, context(catalog=catalog)).preset == "small"
+    # Of an agent that never answered nobody knows: the queue tells when it does.
+    unknown = context(catalog=catalog, agents=(AgentFacts("new", "default", Slots()),))
+    assert granted({"resources": asked}, unknown).fgpu == 500
 
 
 def test_presets() -> None:

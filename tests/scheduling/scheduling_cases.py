@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from jupyterhub_backendai.model.slots import GIB, Limits, Slots
-from jupyterhub_backendai.scheduling.queue import schedule
+from jupyterhub_backendai.scheduling.queue import Verdict, schedule, verdicts
 from jupyterhub_backendai.scheduling.snapshot import (
     Agent,
     Decision,
@@ -91,3 +92,19 @@ def wait_of(decision: Decision, session: str) -> Wait:
 def reason(snap: Snapshot, session: str) -> str:
     """What the session is told by a pass over `snap`."""
     return wait_of(schedule(snap), session).reason
+
+
+def verdict(snap: Snapshot, candidate: Pending) -> Verdict:
+    """What would happen to this one."""
+    return verdicts(snap, [candidate])[0]
+
+
+def verdict_by_a_pass(snap: Snapshot, candidate: Pending) -> Verdict:
+    """The same, as it is meant: the candidate is submitted, and a whole pass decides."""
+    decision = schedule(replace(snap, pending=(*snap.pending, candidate)))
+    wait = next((wait for wait in decision.waits if wait.session_id == candidate.id), None)
+    if wait is None:
+        return Verdict("now", "Starts now.", 0)
+    if wait.code == "never_fits":
+        return Verdict("never", wait.reason, 0)
+    return Verdict("waits", wait.reason, 0 if wait.code == "not_before" else wait.position - 1)

@@ -11,10 +11,10 @@ from random import Random
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
-from scheduling_cases import limits, pending, placed, slots
+from scheduling_cases import limits, pending, placed, slots, verdict, verdict_by_a_pass
 
 from jupyterhub_backendai.model.slots import Limits, Slots
-from jupyterhub_backendai.scheduling.queue import schedule, verdict
+from jupyterhub_backendai.scheduling.queue import schedule, verdicts
 from jupyterhub_backendai.scheduling.snapshot import (
     Agent,
     Decision,
@@ -35,6 +35,7 @@ QUOTA_CODES = {"owner_quota", "owner_sessions", "project_quota", "project_sessio
 # sessions compete are rare. Sizes are drawn, so that what fails is still made small.
 
 seeds = st.integers(0, 2**64 - 1)
+many = settings(max_examples=2 * settings().max_examples)  # what is seldom met
 
 
 def size(random: Random) -> Slots:
@@ -147,6 +148,12 @@ def total(held: Sequence[Holding]) -> Slots:
     return sum((h.slots for h in held), Slots())
 
 
+def exceeded(limit: Limits, held: Slots) -> list[str]:
+    """Slots of which more is held than the limit."""
+    most = {name: getattr(limit, name) for name, _ in held}
+    return [name for name, amount in held if most[name] is not None and amount > most[name]]
+
+
 def free_on(agent: Agent, held: Sequence[Holding]) -> Slots:
     return agent.capacity - total([h for h in held if h.agent == agent.name])
 
@@ -177,7 +184,6 @@ def waits_for_room(wait: Wait) -> bool:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_each_is_placed_or_waits_and_positions_have_no_gaps(snap: Snapshot) -> None:
     decision = schedule(snap)
     told = [p.session_id for p in decision.placements] + [w.session_id for w in decision.waits]
@@ -192,7 +198,6 @@ def test_each_is_placed_or_waits_and_positions_have_no_gaps(snap: Snapshot) -> N
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_machines_never_give_more_than_they_have(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -205,7 +210,6 @@ def test_machines_never_give_more_than_they_have(snap: Snapshot) -> None:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_quotas_hold_over_all_groups(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -220,14 +224,13 @@ def test_quotas_hold_over_all_groups(snap: Snapshot) -> None:
             ),
         ):
             if limit is not None:
-                over = limit.exceeded(total(mine))
+                over = exceeded(limit, total(mine))
                 assert all(getattr(one.slots, name) == 0 for name in over)
                 most = limit.sessions
                 assert most is None or len({h.session_id for h in mine}) <= most
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_start_times_are_not_undercut(snap: Snapshot) -> None:
     started = placed(schedule(snap))
     assert all(one.not_before is None or one.not_before <= NOW
@@ -235,7 +238,6 @@ def test_start_times_are_not_undercut(snap: Snapshot) -> None:
 
 
 @given(snapshots(), st.randoms(use_true_random=False))
-@settings(deadline=None)
 def test_the_order_of_the_parts_does_not_matter(snap: Snapshot, random: Random) -> None:
     def mixed(some: Sequence) -> list:
         return random.sample(list(some), len(some))
@@ -253,7 +255,6 @@ def test_the_order_of_the_parts_does_not_matter(snap: Snapshot, random: Random) 
 
 
 @given(snapshots(modes=["strict"]))
-@settings(deadline=None)
 def test_strict_never_passes(snap: Snapshot) -> None:
     decision = schedule(snap)
     by_id = {one.id: one for one in snap.pending}
@@ -266,7 +267,7 @@ def test_strict_never_passes(snap: Snapshot) -> None:
 
 
 @given(snapshots(bounds=[0.0, 300.0]))
-@settings(max_examples=400, deadline=None)
+@many
 def test_nothing_takes_what_one_before_it_waited_too_long_for(snap: Snapshot) -> None:
     """No placement increases what a protected session before it lacks, on any machine."""
     decision = schedule(snap)
@@ -287,7 +288,7 @@ def test_nothing_takes_what_one_before_it_waited_too_long_for(snap: Snapshot) ->
 
 
 @given(snapshots(bounds=[0.0, 300.0]))
-@settings(max_examples=400, deadline=None)
+@many
 def test_nor_its_quota(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -303,14 +304,13 @@ def test_nor_its_quota(snap: Snapshot) -> None:
             if new.owner == old.owner and turn(new) > turn(old):
                 event(f"placed behind a protected one: {wait.code}")
                 mine = [h for h in held[: n + 1] if h.owner == old.owner]
-                over = limit.exceeded(total(mine) + old.slots)
+                over = exceeded(limit, total(mine) + old.slots)
                 assert all(getattr(new.slots, name) == 0 for name in over)
                 sessions = len({h.session_id for h in mine})
                 assert limit.sessions is None or sessions < limit.sessions
 
 
 @given(snapshots(modes=["backfill"], bounds=[math.inf]))
-@settings(deadline=None)
 def test_without_a_bound_nothing_waits_that_would_fit(snap: Snapshot) -> None:
     decision = schedule(snap)
     held = after(snap, decision)
@@ -327,7 +327,6 @@ def test_without_a_bound_nothing_waits_that_would_fit(snap: Snapshot) -> None:
 
 
 @given(snapshots())
-@settings(deadline=None)
 def test_an_idle_cluster_starts_what_fits(snap: Snapshot) -> None:
     for one in snap.pending:
         one = replace(one, agent=None, not_before=None)
@@ -335,6 +334,26 @@ def test_an_idle_cluster_starts_what_fits(snap: Snapshot) -> None:
         fits = any(could_run(one, agent) for agent in snap.agents)
         assert bool(schedule(idle).placements) == fits
         assert (verdict(replace(idle, pending=[]), one).code == "now") == fits
+
+
+@given(snapshots(), seeds)
+@many
+def test_verdicts_of_many_are_what_a_pass_with_each_of_them_says(snap: Snapshot, seed: int) -> None:
+    random = Random(seed)
+    asker = replace(
+        waiting(random, 0),
+        id="\uffff",
+        priority=random.choice([5, 10, 10, 20]),
+        submitted_at=random.choice([NOW, NOW, 500.0]),
+    )
+    candidates = [
+        replace(asker, group=one.group, slots=one.slots, agent=one.agent, not_before=one.not_before)
+        for one in (waiting(random, index) for index in range(8))
+    ]
+    told = verdicts(snap, candidates)
+    assert told == [verdict_by_a_pass(snap, candidate) for candidate in candidates]
+    for one in told:
+        event(one.code)
 
 
 # ---- queues that run on
@@ -389,7 +408,6 @@ def workloads(draw: st.DrawFn) -> tuple[list[Job], list[Agent], GroupRule]:
 
 
 @given(workloads())
-@settings(deadline=None)
 def test_everything_starts_in_the_end(work: tuple[list[Job], list[Agent], GroupRule]) -> None:
     jobs, agents, rule = work
     owners = {"ann": limits(cpu=5, mem=4, fgpu=3), "ben": limits(cpu=5, mem=4, fgpu=3, sessions=1)}
@@ -399,7 +417,7 @@ def test_everything_starts_in_the_end(work: tuple[list[Job], list[Agent], GroupR
 
 
 @given(workloads())
-@settings(max_examples=200, deadline=None)
+@many
 def test_the_first_in_line_starts_as_if_nobody_were_behind_it(
     work: tuple[list[Job], list[Agent], GroupRule],
 ) -> None:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from scheduling_cases import NOW, agent, holding, limits, pending, reason, slots, snapshot
+from scheduling_cases import (
+    NOW,
+    agent,
+    holding,
+    limits,
+    pending,
+    reason,
+    slots,
+    snapshot,
+    verdict,
+)
 
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.scheduling import reasons
-from jupyterhub_backendai.scheduling.queue import schedule, verdict
+from jupyterhub_backendai.scheduling.queue import schedule
 from jupyterhub_backendai.scheduling.snapshot import GroupRule, Pending
 
 OLD = NOW - 901
@@ -290,9 +300,21 @@ class TestMachines:
     def test_the_large_one_does_not_answer(self) -> None:
         agents = [agent("m"), agent("n", cpu=8, available=False)]
         assert reason(snapshot([pending("s", cpu=6)], agents), "s") == (
-            "No machine of default that answers has 6 CPU cores; one that does not answer has. "
+            "No machine of default that answers has 6 CPU cores; one that does not answer may. "
             "The admin has been told."
         )
+
+    def test_one_that_never_answered_may_have_anything(self) -> None:
+        unknown = agent("n", cpu=0, mem=0, available=False)
+        told = "default has no machine that answers. The admin has been told."
+        assert reason(snapshot([pending("s", fgpu=1)], [unknown]), "s") == told
+        assert reason(snapshot([pending("s", agent="n")], [unknown]), "s") == (
+            "n, which you chose, does not answer. The admin has been told."
+        )
+        assert "one that does not answer may" in reason(
+            snapshot([pending("s", fgpu=1)], [agent("m"), unknown]), "s"
+        )
+        assert reason(snapshot([pending("s", fgpu=1)], [agent("m")]), "s").startswith("Never fits")
 
     def test_the_chosen_one(self) -> None:
         agents = [agent("m"), agent("n", available=False)]

@@ -17,12 +17,13 @@ from scheduling_cases import (
     placed,
     slots,
     snapshot,
+    verdict,
     wait_of,
 )
 
 from jupyterhub_backendai.model.slots import GIB, Limits, Slots
 from jupyterhub_backendai.model.status import Result
-from jupyterhub_backendai.scheduling.queue import Verdict, schedule, verdict
+from jupyterhub_backendai.scheduling.queue import Verdict, schedule, verdicts
 from jupyterhub_backendai.scheduling.snapshot import Agent, GroupRule, Pending, Snapshot
 
 STRICT = GroupRule("default", mode="strict")
@@ -403,6 +404,22 @@ def test_ten_thousand_sessions_on_a_thousand_machines() -> None:
     decision = schedule(snap)
     assert time.process_time() - began < 5
     assert len(decision.placements) > 2000
+
+
+def test_verdicts_of_many_cost_about_one_pass() -> None:
+    """As above, a guard: the view of a user's options asks for each preset of each group."""
+    line = [
+        pending(f"s{i}", owner=f"u{i % 300}", cpu=1 + i % 4, submitted_at=NOW - 3000 + i)
+        for i in range(3000)
+    ]
+    snap = snapshot(line, [agent("m", cpu=8)], [holding("h", "m", cpu=8)])
+    began = time.process_time()
+    schedule(snap)
+    one_pass = time.process_time() - began
+    began = time.process_time()
+    told = verdicts(snap, [pending("new", cpu=c, submitted_at=NOW) for c in (1, 2, 4, 8) * 6])
+    assert {verdict.ahead for verdict in told} == {3000}
+    assert time.process_time() - began < 3 * one_pass
 
 
 def test_amounts_of_nothing_ask_for_nothing() -> None:

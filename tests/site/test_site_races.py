@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
-from jupyterhub_backendai.model.catalog import Catalog
+from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
+from jupyterhub_backendai.model.errors import LaunchError
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, SessionRequest, resolve
 from jupyterhub_backendai.model.slots import GIB, Slots
@@ -52,9 +53,9 @@ async def test_who_comes_while_rows_are_read_is_not_told_that_it_was_cancelled(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop, late = asyncio.get_running_loop(), []
-    read: Callable[..., list[Session]] = site.store.live
+    read: Callable[..., dict[str, Session]] = site.store.get_many
 
-    def live(*args: Any, **kwargs: Any) -> list[Session]:
+    def get_many(*args: Any, **kwargs: Any) -> dict[str, Session]:
         rows = read(*args, **kwargs)
         if not late:  # the rows are read; now somebody submits and waits
             session = submit(site, "second")
@@ -67,7 +68,8 @@ async def test_who_comes_while_rows_are_read_is_not_told_that_it_was_cancelled(
         await asyncio.sleep(0)
         return task
 
-    monkeypatch.setattr(site.store, "live", live)
+    monkeypatch.setattr(site.store, "get_many", get_many)
+    monkeypatch.setattr(site.store, "live", None)  # a look reads no one's rows but theirs
     first = await begin(submit(site, "first"))
     await site.queue.once()
     assert (await first).status is Status.SCHEDULED
@@ -131,3 +133,18 @@ async def test_a_first_look_that_failed_is_tried_again(
     await site.ready()
     assert len(tries) == 2
     await site.close()
+
+
+async def test_who_waits_is_told_why_a_pass_took_the_session_out_of_line(site: Site) -> None:
+    reports = [AgentReport("here", "default", Slots(2000, 4 * GIB), available=False)]
+    site.store.report_agents(reports, now=utcnow())
+    session = submit(site, "first")
+    waiting = asyncio.ensure_future(site.queue.wait(session, lambda _: None))
+    await site.queue.once()
+    assert not waiting.done()
+    group = ResourceGroup(name="default", pending_timeout=0.001)
+    site.catalog = Catalog(resource_groups=(group,))
+    await site.queue.once()
+    with pytest.raises(LaunchError, match="the longest that a session waits in default") as caught:
+        await waiting
+    assert caught.value.reason == "pending_timeout"

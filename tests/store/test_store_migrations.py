@@ -12,7 +12,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
-from store_samples import run_pass, submit
+from store_samples import after, run_pass, submit
 
 from jupyterhub_backendai.model.errors import ConfigurationError
 from jupyterhub_backendai.store import Store, schema
@@ -118,6 +118,18 @@ def test_threads_that_start_at_once(url: str) -> None:
     assert len({store.hub_id for store in stores}) == 1
     for store in stores:
         store.close()
+
+
+def test_sessions_of_an_older_schema_are_numbered(store: Store, database: Database) -> None:
+    made = [submit(store, f"s{number}", now=after(-number)).id for number in range(3)]
+    with database.migration() as connection:
+        schema.downgrade(connection, "0001")
+    upgrade(database)
+    assert [c.session.id for c in store.changes(0)] == made[::-1], "the oldest first"
+    assert store.seq() == 3
+    assert store.get(made[0]).asked is None
+    submit(store, "next")
+    assert store.seq() == 4
 
 
 def test_foreign_keys_hold_after_a_migration(database: Database) -> None:

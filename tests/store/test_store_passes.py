@@ -24,7 +24,7 @@ from store_samples import (
 
 from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
 from jupyterhub_backendai.model.policy import Policies
-from jupyterhub_backendai.model.slots import Limits
+from jupyterhub_backendai.model.slots import Limits, Slots
 from jupyterhub_backendai.model.status import Phase, Result, Status
 from jupyterhub_backendai.scheduling.snapshot import (
     Decision,
@@ -212,6 +212,16 @@ def test_agents_are_what_was_reported_last(store: Store) -> None:
     assert list(found) == ["a1", "a2", "n1"]
     assert (found["a1"].capacity, found["a1"].seen_at) == (slots(2, 4, 1), after(1))
     assert (found["a2"].available, found["a2"].reason) == (False, "It does not answer.")
+
+
+def test_what_a_silent_agent_had_is_still_known(store: Store) -> None:
+    submit(store, "large", request=request(cpu=4))
+    store.report_agents([AgentReport("a1", "default", Slots(), False, "It is away.")], now=after(1))
+    (agent,) = store.agents()
+    assert (agent.capacity, agent.available) == (slots(cpu=4, gib=8), False)
+    assert run_pass(store) == []
+    (waiting,) = store.live()
+    assert waiting.reason == "default has no machine that answers. The admin has been told."
 
 
 def test_an_agent_that_is_named_no_more(store: Store) -> None:

@@ -22,6 +22,7 @@ from store_samples import (
 )
 
 from jupyterhub_backendai.model.errors import FieldError, Kind, RequestError
+from jupyterhub_backendai.model.policy import Policy
 from jupyterhub_backendai.model.status import (
     TRANSITIONS,
     IllegalTransition,
@@ -105,6 +106,20 @@ def test_too_many_that_wait(store: Store) -> None:
     assert refused(caught.value) == [("", "too_many_pending", Kind.FORBIDDEN)]
     run_pass(store)  # both are placed: none waits
     submit(store, "three", max_pending=2)
+
+
+def test_too_many_that_wait_where_the_policy_says_nothing(store: Store) -> None:
+    most = Policy().max_pending
+    assert most == 20
+    for number in range(most):
+        submit(store, f"s{number}", max_pending=most)
+    with pytest.raises(RequestError) as caught:
+        submit(store, "more", max_pending=most)
+    assert caught.value.status == 403
+    assert caught.value.errors[0].message == (
+        "20 sessions wait already, and your limit is 20. Start this one when fewer wait."
+    )
+    submit(store, "more", max_pending=Policy(max_pending=None).max_pending)
 
 
 def test_one_name_at_once_from_many_threads(store: Store) -> None:
@@ -251,7 +266,8 @@ def test_a_session_that_is_not_there(store: Store) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=settings().max_examples // 4,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(wishes=st.lists(st.sampled_from(Status), max_size=15))
 def test_a_status_changes_only_along_the_table(store: Store, wishes: list[Status]) -> None:
@@ -333,6 +349,13 @@ def test_live_sessions_oldest_first(store: Store) -> None:
     assert [s.name for s in store.live()] == ["s1", "s2", "s3", "s4"]
     assert [s.name for s in store.live({Status.PENDING})] == ["s4"]
     assert store.live(set()) == []
+
+
+def test_some_by_their_ids(store: Store) -> None:
+    first, second, _ = (submit(store, name) for name in ("one", "two", "three"))
+    found = store.get_many([second.id, NOBODY, first.id])
+    assert found == {first.id: first, second.id: second}
+    assert store.get_many([]) == {}
 
 
 def test_lists(store: Store) -> None:
