@@ -71,4 +71,6 @@ def overruled(kwargs: dict[str, Any], settings: ContainerSettings) -> list[str]:
     period = given.get("CpuPeriod") or settings.cpu_period
     granted["CpuQuota"] = settings.cpu_quota * period // settings.cpu_period
     # DockerSpawner rounds a quota down from a fraction, so it may be one off.
-    return [name for name, value in granted.items() if abs(given.get(name, value) - value) > 1]
+    names = [name for name, value in granted.items() if abs(given.get(name, value) - value) > 1]
+    restart = (given.get("RestartPolicy") or {}).get("Name") or "no"
+    return names if restart == "no" else [*names, "RestartPolicy"]

@@ -81,6 +81,7 @@ class Site:
             folder_root=configuration.folder_root_on_host or configuration.folder_root,
             scratch_driver=configuration.scratch_driver,
             scratch_options=dict(configuration.scratch_options),
+            log_max=configuration.log_bytes(),
         )
         self.shelf = LogShelf(configuration.log_directory, self.settings.log_max)
         self.folders = FolderShelf(self)

@@ -153,7 +153,8 @@ def test_what_dockerspawner_makes_of_the_same_limits_is_no_news(cpu: int, period
     }
     settings = _changed(cpu_quota=cpu * 100)
     assert overruled({"host_config": host_config}, settings) == []
-    assert overruled({"host_config": {**host_config, "Memory": 2**40}}, settings) == ["Memory"]
+    theirs = {**host_config, "Memory": 2**40, "RestartPolicy": {"Name": "always"}}
+    assert overruled({"host_config": theirs}, settings) == ["Memory", "RestartPolicy"]
 
 
 @given(st.text(), st.text())
