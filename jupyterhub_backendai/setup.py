@@ -57,7 +57,8 @@ def _serve(c: Config, configuration: BackendAI) -> None:
     from .spawner.docker import DockerSessionSpawner
 
     _default(c.JupyterHub, "cleanup_servers", False)
-    add_service(c, configuration, DockerSessionSpawner.client_of(c))
+    offered = {} if configuration.environments else DockerSessionSpawner.own_catalog_of(c)
+    add_service(c, configuration, DockerSessionSpawner.client_of(c), offered)
 
 
 def _default(section: Mapping[str, Any], name: str, value: Any) -> None:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from itertools import count
 from typing import Any
 
 import docker
@@ -36,7 +33,7 @@ from ..engine.settings import (
     container_settings,
 )
 from ..engine.support import support_files
-from ..model.catalog import Catalog, Environment, Preset, Version
+from ..model.catalog import Catalog, Preset
 from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
 from ..model.slots import GIB
@@ -44,6 +41,7 @@ from ..model.status import Phase, Status
 from ..site.runtime import Site
 from ..store import NotFound as NoSuchSession
 from ..store import Session
+from .images import own_environment
 from .pull import pull_with_progress
 from .session import ENDED, LOG_LINES, SessionSpawner
 
@@ -98,12 +96,29 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
         return cls._without_user(config)._client_options()
 
     @classmethod
-    def _without_user(cls, config: Config) -> DockerSessionSpawner:
+    def own_catalog_of(cls, config: Config) -> dict[str, Any]:
+        """What `config` offers where it has no environments, as the traits that would say it.
+
+        Images that a function of the admin's allows are not in it: they are by user.
+        """
+        spawner = cls._without_user(config, "allowed_images", "cpu_limit", "mem_limit")
+        image = str(cls.class_traits()["image"].default())
+        for section in cls.section_names():
+            image = str(config.get(section, {}).get("image", image))
+        allowed = {} if callable(spawner.allowed_images) else spawner.allowed_images
+        (preset,) = spawner._own_preset
+        return {
+            "environments": [own_environment(image, allowed).model_dump(exclude_unset=True)],
+            "presets": [{"name": preset.name, "cpu": preset.cpu / 1000, "mem": preset.mem}],
+        }
+
+    @classmethod
+    def _without_user(cls, config: Config, *more: str) -> DockerSessionSpawner:
         wanted = Config(BackendAI=config.get("BackendAI", {}))
         for section in cls.section_names():
             given = config.get(section, {})
             # Nothing else: an image, say, would have its container's name made from a user's.
-            names = [name for name in ("client_kwargs", "tls_config") if name in given]
+            names = [name for name in ("client_kwargs", "tls_config", *more) if name in given]
             wanted[section] = Config({name: given[name] for name in names})
         return cls(config=wanted)
 
@@ -151,14 +166,7 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             return self.site.catalog
         if self.image != self._granted_image:
             self._own_image = self.image  # set by the admin, or on this object since
-        own, images = self._own_image, self._get_allowed_images()
-        if not isinstance(images, Mapping) or not images:
-            images = {"default": own}
-        named = [(str(alias), str(image)) for alias, image in images.items()]
-        if all(image != own for _, image in named):
-            named.insert(0, ("default", own))
-        versions = _versions(sorted(named, key=lambda pair: pair[1] != own))
-        environment = Environment(name="default", title="Jupyter", icon="book", versions=versions)
+        environment = own_environment(self._own_image, self._get_allowed_images())
         presets = self.site.catalog.presets or self._own_preset
         return self.site.catalog.model_copy(
             update={"environments": (environment,), "presets": presets}
@@ -446,16 +454,3 @@ class DockerSessionSpawner(SessionSpawner, DockerSpawner):
             except (APIError, AgentUnreachable) as error:
                 self.log.debug("%s: %s", self._log_name, error)
         self.object_id = ""
-
-
-def _versions(images: Sequence[tuple[str, str]]) -> tuple[Version, ...]:
-    """Allowed images by their aliases. An alias may be anything, and in a list it is the image's
-    whole name; what the name of a version cannot have becomes a space."""
-    found: dict[str, Version] = {}
-    for alias, image in images:
-        short = re.sub(r"[^A-Za-z0-9_.+-]+", " ", alias.rpartition("/")[2])
-        short = short.strip(" _.+-")[:56] or "image"
-        names = (f"{short} {number}" if number > 1 else short for number in count(1))
-        name = next(name for name in names if name not in found)
-        found[name] = Version(name=name, image=image)
-    return tuple(found.values())
