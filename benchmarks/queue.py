@@ -164,7 +164,7 @@ def _fill(store: Store, size: int, now: datetime) -> None:
     made = 0
     while made < size:
         owner = f"user-{made // SUBMITTED_TOGETHER % OWNERS}"
-        request = _request(_slots(random), f"project-{made % PROJECTS}")
+        request = _request(_slots(random), f"project-{made // SUBMITTED_TOGETHER % PROJECTS}")
         names = {f"s{made + n}": f"session-{made + n}" for n in range(SUBMITTED_TOGETHER)}
         store.submit_many(
             request, owner=owner, owner_groups=(), names=names, driver=None, max_pending=None,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import select, text
@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session as Transaction
 
 from ..model.catalog import Catalog
 from ..model.policy import Policies
+from ..model.request import SessionRequest
 from ..model.status import Status
 from ..scheduling.estimate import Outlook, expected_length
+from ..scheduling.snapshot import Pending
 from . import passes
 from .tables import LIVE, SessionRow
 
@@ -62,7 +64,33 @@ def lengths(db: Transaction, now: datetime) -> Lengths:
 
 def outlook(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) -> Outlook:
     """The snapshot of a pass, with when what runs may end and how long what waits may run."""
-    past, of = lengths(db, now), SessionRow
+    return _outlook(db, lengths(db, now), policies, catalog, now)
+
+
+def with_candidate(
+    db: Transaction,
+    request: SessionRequest,
+    owner: str,
+    owner_groups: Collection[str],
+    policies: Policies,
+    catalog: Catalog,
+    now: datetime,
+) -> tuple[Outlook, Pending, float | None]:
+    """The same, with a session that is not submitted yet, and how long that may run."""
+    past = lengths(db, now)
+    found = _outlook(db, past, policies, catalog, now)
+    # The limits in it are of those who hold or wait; this owner may do neither yet.
+    limits = {**found.snapshot.owner_limits, owner: policies.of(owner, owner_groups).limits}
+    found = replace(found, snapshot=replace(found.snapshot, owner_limits=limits))
+    limit = request.batch.timeout if request.batch else None
+    length = expected_length(limit, past.of(owner, request.type, request.environment))
+    return found, passes.candidate(db, request, owner, now), length
+
+
+def _outlook(
+    db: Transaction, past: Lengths, policies: Policies, catalog: Catalog, now: datetime
+) -> Outlook:
+    of = SessionRow
     rows = db.execute(
         select(
             of.id, of.owner, of.type, of.status, of.running_at, of.batch_started_at,

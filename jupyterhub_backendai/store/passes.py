@@ -22,6 +22,7 @@ from sqlalchemy.orm import aliased
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
+from ..model.request import SessionRequest
 from ..model.slots import Limits, Slots
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..scheduling.queue import schedule
@@ -126,11 +127,7 @@ def _read(row: Any, avoid: frozenset[str], awaited: Sequence[Any]) -> _Waiting:
         agent=row.agent_wanted,
         not_before=row.not_before.timestamp() if row.not_before else None,
         avoid=avoid,
-        dependencies=tuple(
-            Dependency(one.id, one.name, failed=Status(one.status).is_final)
-            for one in awaited
-            if not _succeeded(one)
-        ),
+        dependencies=_dependencies(awaited),
         ready_at=max((one.ended_at.timestamp() for one in awaited if one.ended_at), default=None),
         pending_since=row.status_changed_at.timestamp(),
     )
@@ -140,6 +137,35 @@ def _read(row: Any, avoid: frozenset[str], awaited: Sequence[Any]) -> _Waiting:
             row.last_id, row.phase, row.error_code, row.to_status, row.result, row.updated_at
         )
     return _Waiting(pending, (row.reason_code, row.reason, row.position), latest)
+
+
+def candidate(db: Transaction, request: SessionRequest, owner: str, now: datetime) -> Pending:
+    """A session as it would wait if it were submitted now, behind all of its priority."""
+    of = SessionRow
+    awaited = db.execute(
+        select(of.id, of.name, of.status, of.result).where(of.id.in_(request.depends_on))
+    ).all()
+    return Pending(
+        id="\uffff",
+        owner=owner,
+        project=request.project,
+        group=request.resource_group,
+        slots=request.slots,
+        priority=request.priority,
+        submitted_at=now.timestamp(),
+        agent=request.agent,
+        not_before=request.not_before.timestamp() if request.not_before else None,
+        dependencies=_dependencies(awaited),
+    )
+
+
+def _dependencies(awaited: Sequence[Any]) -> tuple[Dependency, ...]:
+    """Of sessions that one waits for those that have not ended in success."""
+    return tuple(
+        Dependency(one.id, one.name, failed=Status(one.status).is_final)
+        for one in awaited
+        if not _succeeded(one)
+    )
 
 
 def _succeeded(row: Any) -> bool:

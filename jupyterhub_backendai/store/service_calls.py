@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 
 from ..model.catalog import Catalog
 from ..model.policy import Policies
-from ..model.request import KnownSession
-from ..scheduling.estimate import Outlook
+from ..model.request import KnownSession, SessionRequest
+from ..scheduling.estimate import Forecast, Outlook, estimate, forecast
 from . import feed, history, launches, outlook, queries
 from .base import StoreBase
 from .feed import Change
@@ -100,3 +100,27 @@ class ServiceCalls(StoreBase):
         """All that an estimate of a start is made from: see `scheduling.estimate`."""
         with self._db.read() as db:
             return outlook.outlook(db, policies, catalog, now)
+
+    def estimate(
+        self, session_id: str, policies: Policies, catalog: Catalog, now: datetime
+    ) -> datetime | None:
+        """When a session that waits may start; None: unknown, or it does not wait."""
+        start = estimate(self.outlook(policies, catalog, now), session_id)
+        return None if start is None else datetime.fromtimestamp(start, timezone.utc)
+
+    def forecast(
+        self,
+        request: SessionRequest,
+        *,
+        owner: str,
+        owner_groups: Collection[str],
+        policies: Policies,
+        catalog: Catalog,
+        now: datetime,
+    ) -> Forecast:
+        """What would happen to this request if it were submitted now."""
+        with self._db.read() as db:
+            found, mine, lasts = outlook.with_candidate(
+                db, request, owner, owner_groups, policies, catalog, now
+            )
+        return forecast(found, mine, lasts)

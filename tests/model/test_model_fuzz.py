@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import time
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -22,11 +23,14 @@ from model_samples import (
 from jupyterhub_backendai.model import rules
 from jupyterhub_backendai.model.errors import RequestError
 from jupyterhub_backendai.model.policy import Policy
-from jupyterhub_backendai.model.resolve import Context, SessionRequest, resolve
+from jupyterhub_backendai.model.resolve import Context, KnownSession, SessionRequest, resolve
 from jupyterhub_backendai.model.spec import MAX_ERRORS
 
 LENIENT = context(Policy(manual_image=True, max_preopen_ports=100), agents=(), folders=FOLDERS)
-CONTEXTS = [ALICE, LENIENT, context(policies=POLICIES_WITH_QUOTA)]
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)
+EARLIER = KnownSession("a" * 32, "earlier", "batch", False, False)
+SERVED = context(service=True, now=NOW, sessions={"earlier": EARLIER})
+CONTEXTS = [ALICE, LENIENT, context(policies=POLICIES_WITH_QUOTA), SERVED]
 
 VALID: dict[str, Any] = {
     "name": "train1", "type": "interactive", "environment": "pytorch", "version": "2.9",
@@ -35,6 +39,11 @@ VALID: dict[str, Any] = {
     "count": 1, "cluster": {"mode": "single-node", "size": 1}, "threads": {"omp": 1, "openblas": 1},
     "mounts": [{"folder": "data", "path": "in", "permission": "rw"}, {"folder": "models"}],
     "preopen_ports": [8080, "9000:9002"], "batch": None, "owner": None, "project": None,
+    "depends_on": [], "priority": None,
+}  # fmt: skip
+VALID_BATCH: dict[str, Any] = {
+    **VALID, "type": "batch", "count": 3, "depends_on": ["earlier"], "priority": 5,
+    "batch": {"command": "make", "starts_at": "2026-12-01T09:00:00Z", "timeout": "2h"},
 }  # fmt: skip
 
 # Words that mean something somewhere, so that mutations reach what is behind the first check.
@@ -42,7 +51,8 @@ WORDS = [
     "", " ", "auto", "default", "lab", "private", "python", "pytorch", "secret", "2.8", "small",
     "medium", "huge", "gpu", "data", "models", "papers", ".config", "vision/data", "..", "../x",
     "/", "/data", "rw", "ro", "batch", "alice", "bob", "vision", "taken", "4g", "0.1", "1e9", "-1",
-    "NaN", "8080", "8000:9000", "2026-12-01T09:00:00Z", TORCH_28, "deadbeef", "{username}", "%s",
+    "NaN", "8080", "8000:9000", "2026-12-01T09:00:00Z", "2h", "earlier", TORCH_28, "deadbeef",
+    "{username}", "%s",
     "\x00", "\ud800", "\n", "a" * 70, "９", "<script>", "true", "null",
 ]  # fmt: skip
 KEYS = [
@@ -84,7 +94,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @st.composite
 def mutated(draw: st.DrawFn) -> Any:
     """A valid spec with some of its parts replaced, removed or doubled."""
-    options = copy.deepcopy(VALID)
+    options = copy.deepcopy(draw(st.sampled_from([VALID, VALID_BATCH])))
     for key in draw(st.lists(st.sampled_from(sorted(VALID)), max_size=14)):
         options.pop(key, None)
     for _ in range(draw(st.integers(0, 4))):
@@ -137,9 +147,15 @@ def check_refusal(error: RequestError) -> None:
 
 def check_grant(session: SessionRequest, of: Context) -> None:
     allowed = {e.name for e in of.allowed_environments()}
-    assert session.type == "interactive"
-    assert session.name is None or rules.check_session_name(session.name) == session.name
-    assert session.name not in of.names_in_use
+    assert session.type == "interactive" or of.service
+    assert (session.type == "batch") == (session.batch is not None)
+    assert session.count == 1 or of.service
+    assert session.not_before is None or abs(session.not_before - of.now) <= timedelta(366)
+    assert set(session.depends_on) <= {known.id for known in of.sessions.values()}
+    assert 0 <= session.priority <= of.policy.highest_priority
+    for name in rules.numbered(session.name or "some", session.count):
+        assert rules.check_session_name(name) == name
+        assert name not in of.names_in_use
     assert rules.check_image(session.image) == session.image
     if session.environment is None:
         assert of.policy.manual_image
@@ -218,10 +234,13 @@ def test_mutations_of_a_valid_spec(options: object, of: Context) -> None:
     check(options, of)
 
 
-def test_the_valid_spec_is_valid() -> None:
-    found = outcome(VALID, ALICE)
+@pytest.mark.parametrize(
+    ("options", "of"), [(VALID, ALICE), (VALID_BATCH, SERVED)], ids=["it", "batch"]
+)
+def test_the_valid_specs_are_valid(options: Any, of: Context) -> None:
+    found = outcome(options, of)
     assert isinstance(found, SessionRequest)
-    check_grant(found, ALICE)
+    check_grant(found, of)
 
 
 @given(mutated())
@@ -232,7 +251,7 @@ def test_a_grant_asked_for_again_by_its_own_words_is_the_same(options: Any) -> N
     words = {
         "name": found.name, "environment": found.environment, "version": found.version,
         "env": found.env, "resource_group": found.resource_group, "agent": found.agent,
-        "preset": found.preset,
+        "preset": found.preset, "priority": found.priority,
         "resources": {
             "cpu": found.cpu / 1000, "mem": found.mem, "shm": found.shm, "fgpu": found.fgpu / 1000
         },
@@ -277,6 +296,10 @@ HUGE = {
     "long integers": lambda: {"count": 10**4299, "preopen_ports": [10**4299]},
     "long image": lambda: {"image": "a" * 200_000 + "!"},
     "an image made to be slow": lambda: {"image": "a-" * 126 + "!"},
+    "many to wait for": lambda: {"depends_on": ["x" * 10**5] * 1000},
+    "long times": lambda: {
+        "type": "batch", "batch": {"starts_at": "1h " * 10**6, "timeout": "2" * 10**6}
+    },
     "many bad texts": lambda: {"mounts": [["\x00"] * 99 for _ in range(999)]},
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from store_samples import (
 
 from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
 from jupyterhub_backendai.model.errors import RequestError
+from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.request import SessionRequest, Work
 from jupyterhub_backendai.model.status import (
     MAX_TRIES,
@@ -33,6 +34,7 @@ from jupyterhub_backendai.model.status import (
     Status,
 )
 from jupyterhub_backendai.scheduling.estimate import estimate
+from jupyterhub_backendai.scheduling.queue import turn
 from jupyterhub_backendai.store import (
     AgentReport,
     Changed,
@@ -78,6 +80,9 @@ def many(store: Store, count: int, **changes: Any) -> list[Session]:
 
 def test_several_are_queued_together_or_not_at_all(store: Store) -> None:
     made = many(store, 3, max_pending=3)
+    assert [p.id for p in sorted(store.snapshot(POLICIES, CATALOG, NOW).pending, key=turn)] == [
+        s.id for s in made
+    ], "they stand in line in their order"
     assert [s.name for s in made] == ["train-0", "train-1", "train-2"]
     assert [s.server_name for s in made] == ["server-0", "server-1", "server-2"]
     assert len(store.launches("ana")) == 1, "they are one launch"
@@ -239,11 +244,12 @@ def test_tries_are_bounded_whatever_fails(store: Store, failures: list[tuple[str
 
 
 def test_a_session_starts_when_all_it_depends_on_has_ended_in_success(store: Store) -> None:
-    one, two = submit(store, "one", request=batch()), submit(store, "two", request=batch())
+    one = submit(store, "one", request=batch())
+    two = submit(store, "two", request=batch(), now=after(0.5))
     last = submit(store, "last", request=batch(one.id, two.id))
     assert [s.name for s in store.dependencies(last.id)] == ["one", "two"]
     assert [s.name for s in store.dependents(one.id)] == ["last"]
-    assert run_pass(store) == ["one", "two"]
+    assert run_pass(store, 0.5) == ["one", "two"]
     waiting = store.get(last.id)
     assert (waiting.reason_code, waiting.reason) == (
         "dependency",
@@ -388,9 +394,40 @@ def test_estimates_go_by_limits_and_by_what_ran_before(store: Store) -> None:
     assert outlook.lasts == {limited.id: 300, last.id: 600}
     assert estimate(outlook, limited.id) == after(600).timestamp()
     assert estimate(outlook, last.id) == after(900).timestamp()
+    assert store.estimate(last.id, POLICIES, CATALOG, after(60)) == after(900)
+    assert store.estimate(running.id, POLICIES, CATALOG, after(60)) is None, "it does not wait"
     late = store.outlook(POLICIES, CATALOG, after(700))
     assert late.ends == {}, "it has run longer than any before: who knows"
     assert estimate(late, last.id) is None
+
+
+def test_what_would_happen_to_a_request(store: Store) -> None:
+    policies = Policies.model_validate({"groups": {"lab": {"max_sessions": 1}}})
+
+    def told(asked: SessionRequest, *groups: str) -> tuple[str, int, datetime | None]:
+        found = store.forecast(
+            asked, owner="bob", owner_groups=groups, policies=policies, catalog=CATALOG,
+            now=after(60),
+        )  # fmt: skip
+        start = found.starts_at
+        at = None if start is None else datetime.fromtimestamp(start, timezone.utc)
+        return found.code, found.ahead, at
+
+    assert told(request()) == ("now", 0, after(60))
+    running = submit(store, "running", request=batch(timeout=300, cpu=3))
+    store.run_pass(policies, CATALOG, NOW)
+    start(store, running.id, 0)
+    submit(store, "waits", request=batch(timeout=100, cpu=4), now=after(1))
+    assert told(request(cpu=2)) == ("waits", 1, after(400))
+    assert told(request(cpu=1)) == ("now", 0, after(60)), "it may pass the large one"
+    assert told(request(cpu=50)) == ("never", 0, None)
+    assert told(batch(running.id)) == ("waits", 0, after(400)), "the large one is before it"
+    reserved = request().model_copy(update={"not_before": after(500)})
+    assert told(reserved) == ("waits", 0, after(500))
+    submit(store, "mine", owner="bob", request=batch(timeout=1000), now=after(2))
+    store.run_pass(policies, CATALOG, after(3))
+    code, _, at = told(request(), "lab")
+    assert (code, at) == ("waits", after(1160)), "after its own, and the large one that is next"
 
 
 def test_a_running_batch_session_s_limit_counts_from_its_command(store: Store) -> None:
