@@ -14,16 +14,19 @@ from traitlets.config import Config, LoggingConfigurable
 from .configuration_values import (
     check_policies,
     read_agents,
+    read_as,
     read_catalog,
     read_policies,
     wrong,
 )
 from .engine.docker import AgentConfig
 from .engine.settings import CAPABILITIES
-from .model.catalog import Catalog
+from .model.catalog import Bytes, Catalog
 from .model.errors import ConfigurationError
 from .model.policy import Policies
 from .store.database import Database
+
+LEAST_LOG = 1024**2  # bytes
 
 
 class BackendAI(LoggingConfigurable):
@@ -313,6 +316,12 @@ class BackendAI(LoggingConfigurable):
         'Example: `c.BackendAI.log_directory = "/var/lib/jupyterhub/logs"`.',
     ).tag(config=True)
 
+    log_max = Unicode(
+        "100m",
+        help="Keep at most this much of one container's log, on its machine and after its end; of "
+        'more than that only the end. Example: `c.BackendAI.log_max = "20m"`.',
+    ).tag(config=True)
+
     service = Bool(
         False,
         help=dedent(
@@ -356,6 +365,7 @@ class BackendAI(LoggingConfigurable):
         """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
         check_policies(self.policies(), self.catalog())
         self.agent_configs({})
+        self.log_bytes()
         Database(self.database_url).close()  # reads the URL and finds the driver; no connection
         for trait in ("folder_root", "folder_root_on_host"):
             path = getattr(self, trait)
@@ -385,6 +395,13 @@ class BackendAI(LoggingConfigurable):
                     "capabilities", name, "Linux has no such capability.",
                     "Write it as in capabilities(7), such as SYS_NICE.",
                 )  # fmt: skip
+
+    def log_bytes(self) -> int:
+        """`log_max` in bytes. Raises `ConfigurationError`."""
+        found: int = read_as("log_max", self.log_max, Bytes)
+        if found < LEAST_LOG:
+            raise wrong("log_max", self.log_max, "It is too little.", 'Write at least "1m".')
+        return found
 
 
 def read_configuration(config: Config) -> BackendAI:

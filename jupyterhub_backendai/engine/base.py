@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -135,7 +135,7 @@ class Engine(ABC):
     # ---- logs of any container -------------------------------------------------------------------
 
     @abstractmethod
-    def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
+    def open_log(self, agent: str, container: str, part: LogPart) -> AsyncGenerator[bytes, None]:
         """A part of what a container writes or wrote, in chunks, as it comes (see `logs`).
 
         Whoever stops before its end calls `aclose`. Raises `ContainerGone`, `EngineBusy`,

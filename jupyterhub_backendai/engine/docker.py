@@ -8,7 +8,7 @@ import os
 import posixpath
 import tarfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -304,7 +304,7 @@ class DockerEngine(Engine):
     async def outcome(self, agent: str, container: str) -> Outcome | None:
         return await self._call(agent, partial(docker_batch.read_outcome, container=container))
 
-    def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
+    def open_log(self, agent: str, container: str, part: LogPart) -> AsyncGenerator[bytes, None]:
         return self.readers.read(
             partial(docker_logs.container_log, self.host(agent), container, part)
         )

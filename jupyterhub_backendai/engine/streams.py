@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from threading import Condition, Thread
 from typing import Protocol
 
@@ -32,7 +32,7 @@ class Readers:
     def __init__(self, most: int = READERS) -> None:
         self._most, self._busy = most, 0
 
-    async def read(self, opening: Callable[[], Source]) -> AsyncIterator[bytes]:
+    async def read(self, opening: Callable[[], Source]) -> AsyncGenerator[bytes, None]:
         """The chunks of the source that `opening` gives, each as soon as it is there.
 
         Whoever stops before the end calls `aclose`, which frees the thread. Raises what the source

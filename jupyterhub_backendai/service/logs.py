@@ -33,14 +33,14 @@ async def chunks(
     agent = kernel.agent or session.agent
     if kind == "all" and kernel.container_id and agent in site.engine.hosts:
         try:
-            async with aclosing(site.engine.open_log(agent, kernel.container_id, part)) as live:  # type: ignore[type-var]
+            async with aclosing(site.engine.open_log(agent, kernel.container_id, part)) as live:
                 async for chunk in live:
                     yield chunk
             return
         except ContainerGone as gone:
             site.log.debug("%s", gone)
     opening = partial(_saved, site, session.id, kernel.name, kind, part)
-    async with aclosing(READERS.read(opening)) as saved:  # type: ignore[type-var]
+    async with aclosing(READERS.read(opening)) as saved:
         async for chunk in saved:
             yield chunk
 

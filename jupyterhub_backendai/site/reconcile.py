@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..engine.base import AgentUnreachable
 from ..model.status import Phase, Result, Status
-from ..store import Session
+from ..store import NotFound, Session
+from .batch import keep
 from .clock import utcnow
 
 if TYPE_CHECKING:
@@ -120,10 +121,20 @@ class Reconciler:
         rows = await site.db(site.store.live)
         live = {s.id for s in rows if s.agent and site.engine.may_be_on(s.agent, agent)}
         for session_id in set(found) - live:
+            await self._keep(session_id, agent)
             removed = await site.engine.remove_session(agent, session_id)
             site.log.warning(
                 "Removed what session %s left on %s (%i containers)", session_id, agent, removed
             )
+
+    async def _keep(self, session_id: str, agent: str) -> None:
+        """Of a session that was ended by force, while its machine did not answer."""
+        try:
+            session = await self.site.db(self.site.store.get, session_id)
+        except NotFound:
+            return  # of another database
+        if session.agent == agent:
+            await keep(self.site, session)
 
     async def _end(self, session: Session, code: str, reason: str) -> None:
         site = self.site

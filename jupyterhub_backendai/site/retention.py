@@ -1,4 +1,4 @@
-"""Forgets sessions that were over long ago, so that the database does not grow for ever."""
+"""Forgets sessions that were over long ago, so that database and logs do not grow for ever."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ async def run(site: Site) -> None:
 
 
 async def forget_old(site: Site) -> int:
-    """Removes all that were over `history_days` ago; how many there were."""
+    """Removes all that were over `history_days` ago, and their logs; how many there were."""
     before = utcnow() - timedelta(days=site.configuration.history_days)
     total = 0
     while count := await site.db(site.store.forget, before, PORTION):
         total += count
         await asyncio.sleep(PAUSE)
+    await asyncio.to_thread(site.shelf.forget_before, before)
     if total:
         site.log.info("Removed %i sessions that were over before %s", total, before.date())
     return total

@@ -22,7 +22,7 @@ from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
-from . import retention
+from . import batch, retention
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -73,6 +73,7 @@ class Site:
             folder_root=configuration.folder_root_on_host or configuration.folder_root,
             scratch_driver=configuration.scratch_driver,
             scratch_options=dict(configuration.scratch_options),
+            log_max=configuration.log_bytes(),
         )
         self.shelf = LogShelf(configuration.log_directory, self.settings.log_max)
         self.folders = FolderShelf(self)
@@ -227,10 +228,14 @@ class Site:
                 session.id, Status.TERMINATING, Phase.TERMINATE, exit_code=exit_code, **why
             )
         try:
+            outcome = await batch.keep(self, session)
             await self._remove(session)
         except EngineError as error:
             self.log.warning("Session %s cannot be removed yet: %s", session.id, error)
             return
+        why = batch.explained(why, outcome)
+        if outcome is not None:
+            exit_code = outcome.exit_code
         final = Status.ERROR if why["reason_code"] in FAILED else Status.TERMINATED
         await self.move(session.id, final, Phase.TERMINATE, exit_code=exit_code, **why)
 

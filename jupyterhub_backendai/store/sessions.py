@@ -284,6 +284,19 @@ def mark_batch_started(db: Transaction, session_id: str, at: datetime) -> Sessio
     return session_of(row)
 
 
+def mark_batch_ended(
+    db: Transaction, session_id: str, exit_code: int | None, result: SessionResult
+) -> Session:
+    """Notes what became of the command, unless that is known."""
+    row = locked(db, session_id)
+    if row.result == SessionResult.UNDEFINED.value:
+        row.result = result.value
+        if exit_code is not None:
+            row.exit_code = exit_code
+        db.flush()
+    return session_of(row)
+
+
 def claim(db: Transaction, session_id: str, driver: str, held_by: str | None) -> bool:
     """Makes `driver` the one that works on a session, if that is `held_by` or `driver` now."""
     row = locked(db, session_id)

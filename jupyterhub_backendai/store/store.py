@@ -175,6 +175,14 @@ class Store(ServiceCalls):
         with self._write() as db:
             return sessions.mark_batch_started(db, session_id, at)
 
+    def mark_batch_ended(
+        self, session_id: str, exit_code: int | None, result: SessionResult
+    ) -> Session:
+        """Notes what became of the command of a batch session, before its status says so; the
+        first such note counts. Raises `NotFound`."""
+        with self._write() as db:
+            return sessions.mark_batch_ended(db, session_id, exit_code, result)
+
     def note(
         self,
         session_id: str,

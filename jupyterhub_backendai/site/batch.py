@@ -1,0 +1,124 @@
+"""Batch sessions: their command's start and end, and what outlives the container of any session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..engine.base import AgentUnreachable, ContainerGone, EngineError
+from ..engine.batch import Ending, Outcome
+from ..store import Kernel, Session, SessionResult
+from ..store.passes import MAIN_KERNEL
+from .clock import utcnow
+
+if TYPE_CHECKING:
+    from .runtime import Site
+
+# Reasons of an end that nobody wished for: what the command itself says is the better one.
+_BY_ITSELF = frozenset({"exited", "container_gone"})
+
+
+async def attend(site: Site, session: Session) -> Outcome | None:
+    """One look at a batch session that is RUNNING: its command starts when its time has come, and
+    its start and end are noted. What became of it, when it is over: then the session is to end.
+
+    Safe to call by anybody at any time. Raises `ContainerGone`, `AgentUnreachable`, `EngineError`.
+    """
+    main = await _main(site, session)
+    if main is None or main.container_id is None or session.agent is None:
+        return None
+    engine, container = site.engine, main.container_id
+    if session.batch_started_at is None:
+        earliest = session.request.not_before
+        # Asked once more, because a clock may have been set back since it left the line.
+        if earliest is not None and utcnow() < earliest:
+            return None
+        await engine.put_go(session.agent, container)
+        await _note_start(site, session, container)
+    outcome = await engine.outcome(session.agent, container)
+    if outcome is not None:
+        await _note_end(site, session, outcome)
+    return outcome
+
+
+async def keep(site: Site, session: Session) -> Outcome | None:
+    """What must outlive the session's containers, before they are removed: logs, and what became
+    of its command.
+
+    Raises `AgentUnreachable`: then they may not be removed yet. Anything else that goes wrong is
+    for the log; a full disk here must not keep every session's container for ever.
+    """
+    outcome = None
+    for kernel in await site.db(site.store.kernels, session.id):
+        agent = kernel.agent or session.agent
+        if kernel.container_id is None or agent is None or agent not in site.engine.hosts:
+            continue
+        try:
+            if kernel.name == MAIN_KERNEL and session.request.batch is not None:
+                outcome = await site.engine.outcome(agent, kernel.container_id)
+                if outcome is not None:
+                    await _note_end(site, session, outcome)
+            await site.engine.save_log(
+                agent, kernel.container_id, site.shelf, session.id, kernel.name
+            )
+        except ContainerGone as gone:
+            site.log.debug("Session %s: %s", session.id, gone)
+        except AgentUnreachable:
+            raise
+        except (EngineError, OSError) as error:
+            site.log.error("What session %s leaves cannot be kept: %s", session.id, error)
+    return outcome
+
+
+def explained(why: Mapping[str, str], outcome: Outcome | None) -> dict[str, str]:
+    """Why a session ended: what its command says, where nobody ended it."""
+    words = _words(outcome) if outcome is not None else None
+    if words is None or why["reason_code"] not in _BY_ITSELF:
+        return dict(why)
+    code, reason = words
+    return {**why, "reason_code": code, "reason": reason, "message": reason}
+
+
+def reason_of(outcome: Outcome) -> tuple[str, str]:
+    """Reason code and sentence of a session that ends because its command is over."""
+    return _words(outcome) or ("task_interrupted", "Nothing is known of its command's end.")
+
+
+def _words(outcome: Outcome) -> tuple[str, str] | None:
+    match outcome.ending:
+        case Ending.FINISHED:
+            return "task_finished", "Its command is done."
+        case Ending.FAILED:
+            return "task_failed", f"Its command ended with exit code {outcome.exit_code}."
+        case Ending.KILLED:
+            return "task_failed", f"Its command was killed by signal {outcome.signal}."
+        case Ending.OUT_OF_MEMORY:
+            return "task_failed", "Its memory ran out. Start it again with more memory."
+        case Ending.TIMED_OUT:
+            return "task_timeout", "Its command took longer than its timeout, and was ended."
+    return None
+
+
+def result_of(outcome: Outcome) -> SessionResult:
+    """What came of a session's work."""
+    if outcome.succeeded is None:
+        return SessionResult.UNDEFINED
+    return SessionResult.SUCCESS if outcome.succeeded else SessionResult.FAILURE
+
+
+async def _main(site: Site, session: Session) -> Kernel | None:
+    kernels = await site.db(site.store.kernels, session.id)
+    return next((kernel for kernel in kernels if kernel.name == MAIN_KERNEL), None)
+
+
+async def _note_start(site: Site, session: Session, container: str) -> None:
+    at = await site.engine.command_started(str(session.agent), container)
+    if at is not None:
+        await site.db(site.store.mark_batch_started, session.id, at)
+
+
+async def _note_end(site: Site, session: Session, outcome: Outcome) -> None:
+    """At once and not with the status: whatever dies next, it is known."""
+    if outcome.started_at is not None:
+        await site.db(site.store.mark_batch_started, session.id, outcome.started_at)
+    await site.db(site.store.mark_batch_ended, session.id, outcome.exit_code, result_of(outcome))
