@@ -168,6 +168,9 @@ class SessionDetail(SessionRow):
     kernels: list[KernelRow]
     depends_on: list[Link]
     dependents: list[Link]
+    may_start_at: datetime | None = Field(
+        description="With `estimate=1`, of one that waits; null where nobody can know."
+    )
     spec: dict[str, Any] | None = Field(
         description="What was asked for, to be asked for again; values that look secret are empty."
     )
@@ -179,6 +182,7 @@ class SessionDetail(SessionRow):
         kernels: Sequence[Kernel],
         earlier: Sequence[Session],
         later: Sequence[Session],
+        may_start_at: datetime | None,
     ) -> SessionDetail:
         """A session with what belongs to it."""
         request = session.request
@@ -201,6 +205,7 @@ class SessionDetail(SessionRow):
             kernels=[KernelRow.of(kernel) for kernel in kernels],
             depends_on=[Link.of(other) for other in earlier],
             dependents=[Link.of(other) for other in later],
+            may_start_at=may_start_at,
             spec=None if session.asked is None else dict(session.asked),
         )
 
@@ -225,11 +230,19 @@ class Rename(Part):
     name: Annotated[str, Field(min_length=1), AfterValidator(_session_name)]
 
 
+class LookQuery(Part):
+    """How a session is looked at."""
+
+    estimate: Literal["0", "1"] = Field(
+        default="0", description="`1`: with when it may start, which takes up to a second."
+    )
+
+
 class EndQuery(Part):
     """How a session is ended."""
 
-    force: Literal["0", "1"] | None = Field(
-        default=None, description="`1`: over at once, even if its machine does not answer."
+    force: Literal["0", "1"] = Field(
+        default="0", description="`1`: over at once, even if its machine does not answer."
     )
 
 

@@ -85,7 +85,7 @@ CALLS: tuple[Call, ...] = (
     ),
     Call(
         "session", "GET", ONE, "All there is to say about a session.", Who.OWNER, READ,
-        reply=schemas.SessionDetail,
+        query=schemas.LookQuery, reply=schemas.SessionDetail,
     ),
     Call(
         "rename", "PATCH", ONE, "Gives a session another name.", Who.OWNER, START,

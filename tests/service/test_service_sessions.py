@@ -204,3 +204,6 @@ async def test_options_and_estimates(service: Running) -> None:
     asked = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 1}})
     assert (asked.status, asked.json["code"]) == (200, "waits")
     assert asked.json["ahead"] >= 1
+    waits = await launch(service, "bob", {"resources": {"cpu": 4}})
+    seen = await one(service, waits["id"], "bob", params={"estimate": "1"})
+    assert seen.json["may_start_at"] is None  # nobody knows how long the others will run
