@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import aiohttp
 
-TIMEOUT = 60  # seconds of one request; the Hub answers a start after ten
+TIMEOUT = 30  # seconds of one request; the Hub answers a start or a stop after ten
 TRIES = 4
 BACK_OFF = 0.5  # seconds before the second try, twice as many before each further one
 NOT_NOW = frozenset({429, 502, 503, 504})

@@ -70,6 +70,11 @@ def test_signing_in_by_cookie_and_by_token(hub: Hub) -> None:
     assert (seen.status_code, seen.json()["total"]) == (200, 0)
     everybody = {"owner": "*"}
     assert browser.get(url, headers=headers, params=everybody, timeout=30).status_code == 403
+    # A browser's EventSource can send no header, but a query.
+    stream = f"{hub.url}/services/backendai/api/events?_xsrf={xsrf}"
+    cors = {"Sec-Fetch-Mode": "cors"}
+    with browser.get(stream, headers=cors, timeout=30, stream=True) as events:
+        assert next(events.iter_lines()) == b"event: begin"
 
     assert api(hub, "api/sessions", token_of(hub, "rosa")).status_code == 200
     narrow = token_of(hub, "rosa", scopes=["read:users:name!user=rosa"])
