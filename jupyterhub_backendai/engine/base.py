@@ -96,6 +96,13 @@ class Engine(ABC):
         """Our containers on an agent. Raises `AgentUnreachable`."""
 
     @abstractmethod
+    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
+        """Has the session's containers end by themselves, and kills them after `grace` seconds.
+
+        Raises `AgentUnreachable`.
+        """
+
+    @abstractmethod
     async def remove_session(self, agent: str, session_id: str) -> int:
         """Removes the session's containers, then its scratch; returns how many containers.
 

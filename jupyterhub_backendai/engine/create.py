@@ -55,3 +55,22 @@ def apply_settings(kwargs: dict[str, Any], settings: ContainerSettings) -> dict[
         "labels": {**(kwargs.get("labels") or {}), **settings.labels},
         "host_config": host_config,
     }
+
+
+def overruled(kwargs: dict[str, Any], settings: ContainerSettings) -> list[str]:
+    """What these arguments would have given the container and `apply_settings` takes from them,
+    in Docker's words: a function as `extra_host_config` can say anything."""
+    given = kwargs.get("host_config") or {}
+    granted = {
+        "Memory": settings.memory,
+        "MemorySwap": settings.memory_swap,
+        "ShmSize": settings.shm,
+        "NanoCpus": 0,
+        "MemoryReservation": 0,
+    }
+    period = given.get("CpuPeriod") or settings.cpu_period
+    granted["CpuQuota"] = settings.cpu_quota * period // settings.cpu_period
+    # DockerSpawner rounds a quota down from a fraction, so it may be one off.
+    names = [name for name, value in granted.items() if abs(given.get(name, value) - value) > 1]
+    restart = (given.get("RestartPolicy") or {}).get("Name") or "no"
+    return names if restart == "no" else [*names, "RestartPolicy"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import io
-import os
+import json
 import posixpath
 import tarfile
 import time
@@ -18,8 +19,10 @@ from typing import Any, TypeVar
 
 import docker
 import requests
+from docker.auth import get_config_header, resolve_repository_name
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from traitlets.log import get_logger
+from docker.tls import TLSConfig
+from docker.utils import kwargs_from_env, parse_repository_tag
 
 from .._within import within
 from ..model.slots import Slots
@@ -38,6 +41,8 @@ from .base import (
     ImageMissing,
 )
 from .batch import Outcome
+from .belongings import Belongings
+from .downloads import Downloads
 from .logs import LogPart
 from .saved_logs import LogShelf
 from .streams import Readers
@@ -89,9 +94,10 @@ class DockerHost:
         self.name = config.name
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
         self.daemon_id = ""  # as the daemon says; two agents may be one daemon
+        self.downloads = Downloads(config.name, self._download_options)
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
         self._client: docker.APIClient | None = None
-        self._images: dict[str, ImageFacts] = {}
+        self.belongings = Belongings(hub_id)
         self._listing: tuple[float, list[dict[str, Any]]] | None = None
         self._listing_task: asyncio.Task[list[dict[str, Any]]] | None = None
 
@@ -104,14 +110,32 @@ class DockerHost:
                 "timeout": CALL_TIMEOUT,
                 "num_pools": THREADS + 4,
                 "max_pool_size": THREADS + 4,
-                **docker.utils.kwargs_from_env(),
+                **kwargs_from_env(),
                 **self.config.client,
             }
             tls = options.get("tls")
             if isinstance(tls, Mapping):
-                options["tls"] = docker.tls.TLSConfig(**tls)
+                options["tls"] = TLSConfig(**tls)
             self._client = docker.APIClient(**options)
         return self._client
+
+    async def _download_options(
+        self, image: str
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
+        """Arguments of a client like ours, and what `docker login` or the Hub's own client know
+        of the image's registry."""
+        registry, _ = resolve_repository_name(parse_repository_tag(image)[0])
+
+        def run(client: docker.APIClient) -> Mapping[str, Any] | None:
+            header = get_config_header(client, registry)
+            return json.loads(base64.urlsafe_b64decode(header)) if header else None
+
+        auth = await self.call(run)
+        options = {"version": "auto", "timeout": CALL_TIMEOUT, **self.config.client}
+        if isinstance(tls := options.get("tls"), TLSConfig):
+            given = {"client_cert": tls.cert, "ca_cert": tls.ca_cert, "verify": tls.verify}
+            options["tls"] = {name: value for name, value in given.items() if value is not None}
+        return options, auth
 
     async def call(self, function: Callable[[docker.APIClient], T]) -> T:
         """`function(client)` in a thread. Raises `AgentUnreachable` when nobody answers."""
@@ -133,7 +157,7 @@ class DockerHost:
             raise AgentUnreachable(f"Docker on {self.name} does not answer: {error}") from error
 
     async def listing(self, fresh: bool = False) -> list[dict[str, Any]]:
-        """All containers with our kind of label; one listing serves all callers for a second."""
+        """All sessions' containers, of other hubs too; one listing serves all for a second."""
         now = time.monotonic()
         if not fresh and self._listing and now - self._listing[0] < LIST_CACHE:
             return self._listing[1]
@@ -148,18 +172,19 @@ class DockerHost:
 
     async def _list(self) -> list[dict[str, Any]]:
         started = time.monotonic()
-        found = await self.call(
-            lambda client: client.containers(all=True, filters={"label": LABEL_HUB})
-        )
+        found = await self.call(self.belongings.all_containers)
         self._listing = (started, found)
-        return list(found)
+        return found
 
     async def image(self, reference: str) -> ImageFacts:
         """Facts of an image that is on this host. Raises `ImageMissing`."""
         try:
             found = await self.call(lambda client: client.inspect_image(reference))
         except (ImageNotFound, NotFound) as error:
-            raise ImageMissing(f"{reference} is not on {self.name}") from error
+            raise ImageMissing(
+                f"The image {reference} is not on {self.name}. Pull it there, or check "
+                "c.DockerSpawner.pull_policy."
+            ) from error
         config = found.get("Config") or {}
         pairs = (line.partition("=") for line in config.get("Env") or ())
         return ImageFacts(
@@ -198,7 +223,10 @@ class DockerHost:
         try:
             await self.call(run)
         except APIError as error:
-            raise EngineError(f"cannot make directories below {root}: {error}") from error
+            raise EngineError(
+                f"Cannot make directories below {root} on {self.name}: {error}. Check that root "
+                "may write there, and c.BackendAI.folder_root_on_host."
+            ) from error
 
 
 class DockerEngine(Engine):
@@ -216,7 +244,9 @@ class DockerEngine(Engine):
         try:
             return self.hosts[agent]
         except KeyError:
-            raise EngineError(f"there is no agent named {agent}") from None
+            raise EngineError(
+                f"There is no agent named {agent!r} any more. Check c.BackendAI.agents."
+            ) from None
 
     async def agents(self) -> list[AgentStatus]:
         return list(await asyncio.gather(*(self._status(h) for h in self.hosts.values())))
@@ -258,33 +288,24 @@ class DockerEngine(Engine):
         return not theirs or theirs == ours
 
     async def orphans(self, agent: str) -> Sequence[str]:
-        def run(client: docker.APIClient) -> set[str]:
-            label = f"{LABEL_HUB}={self.hub_id}"
-            rows = client.containers(all=True, filters={"label": label})
-            found = {row["Labels"].get(LABEL_SESSION, "") for row in rows}
-            volumes = client.volumes(filters={"label": label})["Volumes"] or ()
-            found |= {(row["Labels"] or {}).get(LABEL_SESSION, "") for row in volumes}
-            return found - {"", f"{HELPER}{self.run_id}"}
+        found = await self._call(agent, self.host(agent).belongings.sessions)
+        return sorted(found - {f"{HELPER}{self.run_id}"})
 
-        return sorted(await self._call(agent, run))
+    async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
+        ours = self.host(agent).belongings
+        await self._call(agent, lambda client: ours.stop(client, session_id, grace))
 
     async def remove_session(self, agent: str, session_id: str) -> int:
-        def run(client: docker.APIClient) -> int:
-            labels = [f"{LABEL_HUB}={self.hub_id}", f"{LABEL_SESSION}={session_id}"]
-            rows = client.containers(all=True, filters={"label": labels})
-            for row in rows:
-                _remove_container(client, row["Id"])
-            for row in client.volumes(filters={"label": labels})["Volumes"] or ():
-                _remove_volume(client, row["Name"])
-            return len(rows)
-
-        return await self._call(agent, run)
+        ours = self.host(agent).belongings
+        return await self._call(agent, lambda client: ours.remove(client, session_id))
 
     async def _call(self, agent: str, function: Callable[[docker.APIClient], T]) -> T:
         try:
             return await self.host(agent).call(function)
         except APIError as error:
-            raise EngineError(f"Docker on {agent} refused: {error}") from error
+            raise EngineError(
+                f"Docker on {agent} refused: {error}. Its own log may say more."
+            ) from error
 
     async def logs(self, agent: str, container: str, lines: int) -> str:
         def run(client: docker.APIClient) -> bytes:
@@ -315,42 +336,3 @@ class DockerEngine(Engine):
         host = self.host(agent)
         work = partial(docker_logs.save, host, container, shelf, session_id, kernel)
         await asyncio.get_running_loop().run_in_executor(host.executor, work)
-
-
-def _remove_container(client: docker.APIClient, container: str) -> None:
-    try:
-        client.remove_container(container, force=True, v=True)
-    except NotFound:
-        return
-    except APIError as error:
-        if error.status_code != 409:  # 409: its removal is in progress already
-            raise
-        _await_gone(client, container)
-
-
-def _await_gone(client: docker.APIClient, container: str) -> None:
-    """Until somebody else's removal of the container is through (half a minute at most)."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            client.inspect_container(container)
-        except NotFound:
-            return
-        time.sleep(0.05)
-    raise EngineError(f"container {container} is not going away")
-
-
-def _remove_volume(client: docker.APIClient, volume: str) -> None:
-    try:
-        client.remove_volume(volume, force=True)
-    except NotFound:
-        return
-    except APIError as error:
-        if error.status_code != 409:  # 409: somebody else's container has it too
-            raise
-        get_logger().warning("Volume %s is in use; it is removed when it is free", volume)
-
-
-def socket_of(client: Mapping[str, Any]) -> str:
-    """The endpoint's address, for messages."""
-    return str(client.get("base_url") or os.environ.get("DOCKER_HOST") or "/var/run/docker.sock")

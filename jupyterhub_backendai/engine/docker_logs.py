@@ -78,10 +78,11 @@ class DockerLog:
             stream=True,
             timeout=(CALL_TIMEOUT, None if part.follow else CALL_TIMEOUT),
         )
-        if self._response.status_code == 404:
-            raise ContainerGone(f"container {container} is not there")
         if not self._response.ok:
-            raise EngineError(f"Docker gives no log: {self._response.text[:500]}")
+            said = self._response.text[:500]  # which reads all of it, and frees the connection
+            if self._response.status_code == 404:
+                raise ContainerGone(f"container {container} is not there")
+            raise EngineError(f"Docker gives no log: {said}")
 
     def __iter__(self) -> Iterator[bytes]:
         chunks = self._response.raw.stream(CHUNK)

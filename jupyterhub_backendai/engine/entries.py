@@ -47,11 +47,6 @@ class AgentEntry(Model):
             )
         return value
 
-    def client(self) -> dict[str, Any]:
-        """Arguments of the Docker client; none is the local engine."""
-        given = {name: getattr(self, name) for name in _CLIENT_KEYS}
-        return {name: value for name, value in given.items() if value is not None}
-
     def config(self, group: str, local_client: Mapping[str, Any]) -> AgentConfig:
         """The agent; without an endpoint of its own it is reached as `local_client` says."""
         given = {name: getattr(self, name) for name in _CLIENT_KEYS}

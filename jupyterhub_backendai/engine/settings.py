@@ -151,8 +151,6 @@ def container_settings(
     labels = _labels(session, site)
     scratch = scratch_name(site.hub_id, session.session_id)
     cap_add = tuple(c.upper().removeprefix("CAP_") for c in site.capabilities)
-    if session.cores is not None:
-        labels[LABEL_CORES] = ",".join(map(str, session.cores))
     server = session.command or image.command or DEFAULT_COMMAND
     return ContainerSettings(
         image=request.image,
@@ -183,6 +181,8 @@ def _labels(session: SessionFacts, site: SiteSettings) -> dict[str, str]:
         LABEL_SESSION: session.session_id,
         LABEL_USER: session.owner,
         LABEL_KERNEL: session.kernel,
+        # Always there: else it could be inherited from an image, and take cores from others.
+        LABEL_CORES: ",".join(map(str, session.cores or ())),
     }
 
 

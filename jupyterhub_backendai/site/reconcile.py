@@ -9,7 +9,7 @@
 | RUNNING | no running container | removed, TERMINATED |
 | RUNNING on an agent not configured any more | anything | removed wherever it is, TERMINATED |
 | TERMINATING and nobody at it | anything | removed, TERMINATED or ERROR by its reason |
-| no live session | something with our hub's label | removed |
+| no live session | a container or a home (volume) with our hub's label | removed |
 | anything | no answer | left as it is, tried again |
 """
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .runtime import Site
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
+GONE_MACHINE = "Its machine is not part of this site any more. Start it again elsewhere."
 _WAITING = {Status.PENDING, Status.SCHEDULED}
 
 
@@ -108,9 +109,12 @@ class Reconciler:
             found = await site.engine.containers(session.agent)
             if any(c.session_id == session.id and c.running for c in found):
                 return
-            reason = "Its container was not running any more when the Hub was started again."
+            reason = (
+                "Its container was not running any more when the Hub was started again. "
+                "Start it again."
+            )
         else:
-            reason = "Its machine is not part of this site any more."
+            reason = GONE_MACHINE
         await self._end(session, "container_gone", reason)
 
     async def _sweep(self, agent: str) -> None:
@@ -119,7 +123,12 @@ class Reconciler:
         found = await site.engine.orphans(agent)
         # Read after the listing: a session's place is noted before its container is made.
         rows = await site.db(site.store.live)
-        live = {s.id for s in rows if s.agent and site.engine.may_be_on(s.agent, agent)}
+        # One that is still looking for its place may be given this agent the next moment.
+        live = {
+            s.id
+            for s in rows
+            if s.id in site.driven or (s.agent and site.engine.may_be_on(s.agent, agent))
+        }
         for session_id in set(found) - live:
             await self._keep(session_id, agent)
             removed = await site.engine.remove_session(agent, session_id)

@@ -18,11 +18,13 @@ from ..engine.base import EngineError
 from ..engine.docker import DockerEngine
 from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
+from ..model.errors import ConfigurationError
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import RETRYABLE, IllegalTransition, Phase, Status
 from ..store import AgentReport, NotFound, Session, Store
 from . import batch, retention
+from .cleanups import Cleanups
 from .clock import utcnow
 from .folders import FolderShelf
 from .queue import Queue
@@ -49,10 +51,21 @@ class Site:
         `client` are the arguments of the Docker client for the agent that needs no configuration.
         Blocking: to be called before the event loop serves, or once. Raises `ConfigurationError`.
         """
-        key = repr((sorted(config.get("BackendAI", {}).items()), sorted(client.items())))
-        if key not in cls._sites:
-            cls._sites[key] = cls(read_configuration(config), client)
-        return cls._sites[key]
+        options = _plain((dict(config.get("BackendAI", {})), dict(client)))
+        if options in cls._sites:
+            return cls._sites[options]
+        configuration = read_configuration(config)
+        for other in cls._sites.values():
+            if other.configuration.database_url == configuration.database_url:
+                raise ConfigurationError(
+                    "BackendAI.database_url", configuration.database_url,
+                    "Two kinds of spawner would use this database, with different settings of "
+                    "c.BackendAI or different client_kwargs or tls_config of Docker.",
+                    "Give both the same settings (in c.BackendAI and c.DockerSpawner), or each a "
+                    "database of its own.",
+                )  # fmt: skip
+        cls._sites[options] = cls(configuration, client)
+        return cls._sites[options]
 
     def __init__(self, configuration: BackendAI, client: Mapping[str, Any]) -> None:
         self.log: logging.Logger | logging.LoggerAdapter[Any] = get_logger()
@@ -79,12 +92,20 @@ class Site:
         self.folders = FolderShelf(self)
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)
+        self.cleanups = Cleanups(self)
         self._threads = ThreadPoolExecutor(DB_THREADS, thread_name_prefix="backendai-db")
         self._tasks: set[asyncio.Task[Any]] = set()
         self._starting: asyncio.Task[None] | None = None
         self._answering: dict[str, bool] = {}
+        self._warned: set[str] = set()
         self.driven: set[str] = set()  # ids of sessions that a start of this process is busy with
         self.closed = False
+
+    def warn_once(self, text: str) -> None:
+        """Says something in the log that is the same for every session."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.log.warning("%s", text)
 
     async def db(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """A call of the store, in a thread: nothing on the loop waits for the database."""
@@ -154,7 +175,11 @@ class Site:
             if report.available:
                 self.log.warning("Agent %s answers again", report.name)
             else:
-                self.log.error("Agent %s is not available: %s", report.name, report.reason)
+                self.log.error(
+                    "Agent %s is not available: %s. Sessions wait until it answers: start Docker "
+                    "there, or check what c.BackendAI.agents says of it.",
+                    report.name, report.reason,
+                )  # fmt: skip
         await self.db(self.store.report_agents, reports, now=utcnow())
 
     async def context(
@@ -247,3 +272,15 @@ class Site:
         known = session.agent in self.engine.hosts
         for agent in [session.agent] if known else list(self.engine.hosts):
             await self.engine.remove_session(agent, session.id)
+
+
+def _plain(value: Any) -> str:
+    """Configured values as text that is the same for the same settings, whatever copies of them
+    there are: an object such as docker-py's TLSConfig is what it holds."""
+    if isinstance(value, Mapping):
+        return repr(sorted((str(name), _plain(each)) for name, each in value.items()))
+    if isinstance(value, (list, tuple)):
+        return repr([_plain(each) for each in value])
+    if hasattr(value, "__dict__") and not callable(value):
+        return f"{type(value).__qualname__}{_plain(vars(value))}"
+    return repr(value)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from traitlets import Dict, HasTraits, default
+from traitlets import Dict, HasTraits, default, observe
 
 from ..model.catalog import Catalog
 from ..model.errors import FieldError, RequestError
@@ -36,6 +36,8 @@ class OptionDoors(HasTraits):
     user: Any
     orm_spawner: Any
     user_options = LenientDict()
+    start_timeout: Any
+    _whole_timeout = 0  # seconds that the Hub waits for a start; 0 before there was any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -143,10 +145,27 @@ class OptionDoors(HasTraits):
         """Checks what is about to be started. Raises `SessionSpawnError` with every error."""
         self._request = None
         self._request = request = await self.check(options)
-        # Read by the Hub before the first line of start(), and all the waits are in it.
-        waits = self.site.configuration.queue_timeout + PREPARE_TIMEOUT + self._launch_timeout
-        self.start_timeout = int(MAX_PLACES * waits + START_MARGIN)
+        self._wait_for_all()
         return request
+
+    async def accepted(self) -> SessionRequest:
+        """The request that is to be started, checked. Raises `SessionSpawnError`."""
+        return self._request or await self.accept(self.user_options)
+
+    @observe("start_timeout")
+    def _start_timeout_set(self, change: Mapping[str, Any]) -> None:
+        """By the configuration, a group or a hook: it is the time of the launch alone."""
+        if change["new"] != self._whole_timeout:
+            self._launch_timeout = float(change["new"])
+            if self._whole_timeout:
+                self._wait_for_all()
+
+    def _wait_for_all(self) -> None:
+        """Has the Hub wait as long as a start may take with all its waits. The Hub reads this
+        before the first line of start()."""
+        waits = self.site.configuration.queue_timeout + PREPARE_TIMEOUT + self._launch_timeout
+        self._whole_timeout = int(MAX_PLACES * waits + START_MARGIN)
+        self.start_timeout = self._whole_timeout
 
 
 def _with_policy(context: Context, policy: Policy) -> Context:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable
+from typing import Any
 
 from jupyterhub.spawner import SpawnException
 from markupsafe import Markup
+from tornado.web import HTTPError
 
+from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import FieldError, LaunchError, RequestError
 
 # Bounded: the Hub makes these labels of a metric.
@@ -54,3 +59,64 @@ def _html(message: str, errors: tuple[FieldError, ...]) -> Markup:
         for error in errors
     )
     return Markup("<ul>{}</ul>").format(items)
+
+
+def why(error: BaseException) -> tuple[str, str]:
+    """Reason code and sentence of what ended a start."""
+    if isinstance(error, LaunchError):
+        return error.reason, error.message
+    if isinstance(error, ImageMissing):
+        return "image_missing", (
+            "The image of this session is not on its machine and cannot be downloaded. "
+            "Choose another environment, or tell your admin."
+        )
+    if isinstance(error, AgentUnreachable):
+        return "start_failed", (
+            "The machine of this session does not answer. Start it again in a minute."
+        )
+    if isinstance(error, asyncio.CancelledError):
+        return "cancelled", "It was cancelled while it started. Start it again when you like."
+    return "start_failed", (
+        "The session could not be started. Start it again; if it happens again, tell your admin."
+    )
+
+
+def for_people(error: BaseException, log: Any, name: str) -> BaseException:
+    """What ended the start of the server `name`, as the Hub is to show it."""
+    if isinstance(error, HTTPError):
+        return error
+    if not isinstance(error, (LaunchError, EngineError)):
+        log.error("%s: an unforeseen failure", name, exc_info=error)
+    return SessionSpawnError.failed(LaunchError(*why(error)))
+
+
+class OneLine(logging.Filter):
+    """Has the Hub log what a user did wrong in one line: a traceback of it tells an admin nothing,
+    and every link that is followed would write one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, SessionSpawnError):
+            record.msg, record.args = "%s: %s", (record.getMessage(), error.jupyterhub_message)
+            record.exc_info = record.exc_text = None
+            if error.status_code < 500:
+                # A link that fills in the form is no failure at all; it only has no other way.
+                record.levelno = logging.WARNING if error.status_code >= 400 else logging.INFO
+                record.levelname = logging.getLevelName(record.levelno)
+        return True
+
+
+_ONE_LINE = OneLine()
+
+
+def log_in_one_line(log: logging.Logger | logging.LoggerAdapter[Any]) -> None:
+    """Puts the filter on the Hub's own log, once."""
+    logger = log.logger if isinstance(log, logging.LoggerAdapter) else log
+    logger.addFilter(_ONE_LINE)
+
+
+def in_log(text: str, most: int = 300) -> str:
+    """What a container or a user wrote, fit for one line of a log: nothing in it can look like
+    another line, or steer a terminal."""
+    plain = text if len(text) <= most else text[: most - 1] + "…"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in plain)

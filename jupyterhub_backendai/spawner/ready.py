@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 
 import aiohttp
@@ -16,7 +15,6 @@ async def wait_until_ready(
     url: str,
     timeout: float,
     alive: Callable[[], Awaitable[None]],
-    ssl_context: ssl.SSLContext | None = None,
 ) -> bool:
     """True as soon as `url` answers anything below 500; False after `timeout` seconds.
 
@@ -28,7 +26,7 @@ async def wait_until_ready(
     limit = aiohttp.ClientTimeout(total=10, sock_connect=2)
     async with aiohttp.ClientSession(timeout=limit) as client:
         while loop.time() < deadline:
-            if await _answers(client, url, ssl_context):
+            if await _answers(client, url):
                 return True
             if loop.time() >= look_at:
                 await alive()
@@ -37,11 +35,9 @@ async def wait_until_ready(
     return False
 
 
-async def _answers(
-    client: aiohttp.ClientSession, url: str, ssl_context: ssl.SSLContext | None
-) -> bool:
+async def _answers(client: aiohttp.ClientSession, url: str) -> bool:
     try:
-        async with client.get(url, ssl=ssl_context or True, allow_redirects=False) as response:
+        async with client.get(url, allow_redirects=False) as response:
             return response.status < 500
     except (aiohttp.ClientError, asyncio.TimeoutError, OSError):
         return False

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jupyterhub.spawner import Spawner
-from jupyterhub.utils import make_ssl_context, url_path_join
-from tornado.web import HTTPError
+from jupyterhub.utils import url_path_join
 
 from .._within import within
-from ..engine.base import AgentUnreachable, EngineError, ImageMissing
+from ..engine.base import AgentUnreachable
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
@@ -21,7 +21,7 @@ from ..site.naming import random_name
 from ..site.options import summary
 from ..store import NotFound, Session
 from .doors import MAX_PLACES, PREPARE_TIMEOUT, OptionDoors
-from .errors import SessionSpawnError
+from .errors import SessionSpawnError, for_people, log_in_one_line, why
 from .ready import wait_until_ready
 from .story import Story
 
@@ -29,6 +29,28 @@ from .story import Story
 ENDED = "It was ended through the Hub."
 T = TypeVar("T")
 LOG_LINES = 15  # of a server that died at its start, for the log and its owner
+CLEANUP_WAIT = 60  # seconds that a start or stop waits for the clean-up of the start before it
+
+
+@dataclass
+class Attempt:
+    """One start, as its clean-up must know it: the spawner may be busy with the next by then."""
+
+    submitting: asyncio.Future[Session] | None = None
+    launching: asyncio.Future[Any] | None = None  # calls to the engine that go on to their end
+
+    async def settled(self) -> None:
+        """Until no call to the engine is in flight any more; how it ended does not matter."""
+        if self.launching is not None:
+            await asyncio.wait([self.launching])
+
+    async def submitted(self) -> Session | None:
+        """The session that was submitted, once it is known whether there is one."""
+        if self.submitting is None:
+            return None
+        await asyncio.wait([self.submitting])
+        failed = self.submitting.cancelled() or self.submitting.exception() is not None
+        return None if failed else self.submitting.result()
 
 
 class SessionSpawner(OptionDoors, Spawner):
@@ -36,12 +58,12 @@ class SessionSpawner(OptionDoors, Spawner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        log_in_one_line(self.log)
         self._story = Story()
         self._session: Session | None = None
         self._starting = False
         self.session_summary = ""  # a line on the page that is shown while it starts
-        self._cleanup: asyncio.Task[None] | None = None
-        self._submitting: asyncio.Future[Session] | None = None
+        self._attempt = Attempt()
         self._known_id = ""  # of the session that a Hub before this one had running here
 
     # ---- what an engine's spawner brings ------------------------------------------------------
@@ -58,10 +80,6 @@ class SessionSpawner(OptionDoors, Spawner):
         """Raises `LaunchError` when the container that is starting has ended."""
         raise NotImplementedError
 
-    async def settle(self) -> None:
-        """Until no call to the engine of an interrupted launch is in flight any more."""
-        raise NotImplementedError
-
     # ---- start --------------------------------------------------------------------------------
 
     async def start(self) -> tuple[str, int]:
@@ -69,33 +87,35 @@ class SessionSpawner(OptionDoors, Spawner):
 
         Whatever interrupts it, and whenever: nothing of it is left behind.
         """
+        site = self.site
         self._starting = True
+        self._attempt = attempt = Attempt()
+        session: Session | None = None
         self._begin_story()
         try:
-            await self._cleaned_up()
-            self._session = self._submitting = None
-            await self.site.ready()
-            request = self._request or await self.accept(self.user_options)
+            await self._alone()
+            self._session = None
+            await site.ready()
+            request = await self.accepted()
             await self._end_leftover()
             # Shielded: what its thread commits must be known to the clean-up, cancelled or not.
-            self._submitting = asyncio.ensure_future(self._submit(request))
-            self._session = await asyncio.shield(self._submitting)
-            self.site.driven.add(self._session.id)
-            return await self._start_session(self._session, request)
+            attempt.submitting = asyncio.ensure_future(self._submit(request))
+            self._session = session = await asyncio.shield(attempt.submitting)
+            site.driven.add(session.id)
+            return await self._start_session(session, request)
         except asyncio.CancelledError as error:
-            # The Hub gives a cancelled start one second before it stumbles over it, so the
-            # clean-up goes on by itself; the next start or stop of this server waits for it.
-            self._cleanup = self.site.background(self._abandon(error))
+            # The Hub gives a cancelled start one second before it stumbles over it.
+            self._abandon(attempt, error)
             raise
         except Exception as error:
-            self._cleanup = self.site.background(self._abandon(error))
-            await self._cleaned_up()
-            raise self._for_people(error) from error
+            self._abandon(attempt, error)
+            await site.cleanups.over(self._server_key, CLEANUP_WAIT)
+            raise for_people(error, self.log, self._log_name) from error
         finally:
             self._starting = False
             self._request = None
-            if self._session is not None:
-                self.site.driven.discard(self._session.id)
+            if session is not None:
+                site.driven.discard(session.id)
             self._story.end()
 
     async def _start_session(self, session: Session, request: SessionRequest) -> tuple[str, int]:
@@ -118,7 +138,7 @@ class SessionSpawner(OptionDoors, Spawner):
         What may have been made there is the reconciler's.
         """
         self.log.warning("%s: %s", self._log_name, error)
-        await self.settle()
+        await self._attempt.settled()
         await self.site.report_agents()
         self._story.tell("queued", "Back in line", f"{session.agent} does not answer.")
         return await self.site.move(
@@ -211,20 +231,10 @@ class SessionSpawner(OptionDoors, Spawner):
 
     async def _until_it_answers(self, ip: str, port: int) -> None:
         """Until the server answers. Raises `LaunchError` after the Hub's `http_timeout`."""
-        context = None
-        scheme = "http"
-        if self.internal_ssl:
-            scheme = "https"
-            app = self.user.settings
-            context = make_ssl_context(
-                app.get("internal_ssl_key"),
-                app.get("internal_ssl_cert"),
-                cafile=app.get("internal_ssl_ca"),
-            )
         host = f"[{ip}]" if ":" in ip else ip
         base = self.server.base_url if self.server else "/"
-        url = url_path_join(f"{scheme}://{host}:{port}", base, "api")
-        if not await wait_until_ready(url, self.http_timeout, self.check_alive, context):
+        url = url_path_join(f"http://{host}:{port}", base, "api")
+        if not await wait_until_ready(url, self.http_timeout, self.check_alive):
             self.log.error("%s does not answer at %s", self._log_name, url)
             raise LaunchError(
                 "start_timeout",
@@ -248,33 +258,35 @@ class SessionSpawner(OptionDoors, Spawner):
                     "not answer. Start one under another name, or wait until it is back.",
                 )
 
-    async def _cleaned_up(self) -> None:
+    @property
+    def _server_key(self) -> tuple[str, str]:
+        return (self.user.name, self.name)
+
+    async def _alone(self) -> None:
         """Until nothing is left of a start that was given up."""
-        cleanup, self._cleanup = self._cleanup, None
-        if cleanup is not None:
-            # Its failure is in the log already, and what it left is the reconciler's.
-            await asyncio.wait([asyncio.shield(cleanup)])
+        if not await self.site.cleanups.over(self._server_key, CLEANUP_WAIT):
+            raise LaunchError(
+                "server_in_use",
+                "Your last session here is still being ended. Start it again in a minute, or start "
+                "one under another name.",
+            )
 
-    async def _abandon(self, error: BaseException) -> None:
-        await self.settle()
-        if self._submitting is not None and self._session is None:
-            (made,) = await asyncio.gather(self._submitting, return_exceptions=True)
-            self._session = made if isinstance(made, Session) else None
-        if self._session is None:
-            return
-        code, reason = _why(error)
-        self.log.info("%s: session %s is given up: %s", self._log_name, self._session.id, reason)
-        await self.site.end(self._session.id, code, reason)
-        self.clear_state()
+    def _abandon(self, attempt: Attempt, error: BaseException) -> None:
+        """Has everything of one start removed in the background. It uses nothing of this spawner
+        that the next start may have changed by then."""
+        if attempt.submitting is None:
+            return  # it has come to nothing yet
+        site, name = self.site, self._log_name
+        code, reason = why(error)
 
-    def _for_people(self, error: BaseException) -> BaseException:
-        if isinstance(error, (LaunchError, EngineError)):
-            code, reason = _why(error)
-            return SessionSpawnError.failed(LaunchError(code, reason))
-        if isinstance(error, HTTPError):
-            return error
-        self.log.error("%s: an unforeseen failure", self._log_name, exc_info=error)
-        return SessionSpawnError.failed(LaunchError(*_why(error)))
+        async def clean_up() -> None:
+            await attempt.settled()
+            session = await attempt.submitted()
+            if session is not None:
+                self.log.info("%s: session %s is given up: %s", name, session.id, reason)
+                await site.end(session.id, code, reason)
+
+        site.cleanups.add(self._server_key, clean_up)
 
     # ---- running ------------------------------------------------------------------------------
 
@@ -310,8 +322,8 @@ class SessionSpawner(OptionDoors, Spawner):
 
     async def stop(self, now: bool = False) -> None:
         """Ends the session: container and scratch go, folders stay. Fine to call twice."""
-        await self._cleaned_up()
-        await self.settle()
+        await self.site.cleanups.over(self._server_key, CLEANUP_WAIT)
+        await self._attempt.settled()
         session = await self.recall()
         if session is not None:
             await self.stop_gently(session, now)
@@ -359,23 +371,3 @@ class SessionSpawner(OptionDoors, Spawner):
             await self.site.move(session_id, to, phase, **more)
         except IllegalTransition as error:
             self.log.debug("%s: %s", self._log_name, error)
-
-
-def _why(error: BaseException) -> tuple[str, str]:
-    """Reason code and sentence of what ended a start."""
-    if isinstance(error, LaunchError):
-        return error.reason, error.message
-    if isinstance(error, ImageMissing):
-        return "image_missing", (
-            "The image of this session is not on its machine and cannot be downloaded. "
-            "Choose another environment, or tell your admin."
-        )
-    if isinstance(error, AgentUnreachable):
-        return "start_failed", (
-            "The machine of this session does not answer. Start it again in a minute."
-        )
-    if isinstance(error, asyncio.CancelledError):
-        return "cancelled", "It was cancelled while it started."
-    return "start_failed", (
-        "The session could not be started. Start it again; if it happens again, tell your admin."
-    )

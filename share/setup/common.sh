@@ -14,5 +14,5 @@ is_debian_like() { [ -r /etc/os-release ] && grep -qiE '^ID(_LIKE)?=.*(debian|ub
 has_systemd() { [ -d /run/systemd/system ] && has systemctl; }
 engine_answers() { has docker && timeout 20 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 # A process that has ended may stay in the table for long, where nobody takes note of its end (as in a container without an init).
-runs() { grep -q '^State:[[:space:]]*[^ZX]' "/proc/$1/status" 2>/dev/null; }
+runs() { grep -qE '^State:[[:space:]]+[^ZX[:space:]]' "/proc/$1/status" 2>/dev/null; }
 until_ended() { while runs "$1"; do sleep 0.1; done; }

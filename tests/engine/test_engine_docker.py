@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -45,7 +46,8 @@ echo 'the NEEDLE'; echo last; exit 3
 class Running:
     """A batch session's container, made as the spawner makes it."""
 
-    def __init__(self) -> None:
+    def __init__(self, command: str, memory: int = 512 * MIB) -> None:
+        self.command, self.memory = command, memory
         run = uuid.uuid4().hex
         self.session_id = run
         self.engine = DockerEngine([AgentConfig(AGENT)], f"test-{run[:8]}", run[:12])
@@ -53,10 +55,11 @@ class Running:
         self.id = ""
 
     async def start(self) -> None:
-        job = BatchJob(COMMAND_TEXT)
+        job = BatchJob(self.command)
         facts = session({}, session_id=self.session_id, command=("sleep", "1000"), batch=job)
         facts = replace(facts, request=facts.request.model_copy(update={"image": IMAGE}))
         settings = container_settings(facts, ImageFacts(IMAGE, (), {}), self.site)
+        settings = replace(settings, memory=self.memory, memory_swap=self.memory)
         kwargs = apply_settings({"image": IMAGE, "command": list(settings.command)}, settings)
 
         def run(client: Any) -> None:
@@ -78,14 +81,20 @@ class Running:
         return b"".join([c async for c in self.engine.open_log(AGENT, self.id, part)])
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def running() -> AsyncIterator[Running]:
-    made = Running()
+@asynccontextmanager
+async def started(command: str, **more: Any) -> AsyncIterator[Running]:
+    made = Running(command, **more)
     try:
         await made.start()
         yield made
     finally:
         await made.engine.remove_session(AGENT, made.session_id)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running() -> AsyncIterator[Running]:
+    async with started(COMMAND_TEXT) as made:
+        yield made
 
 
 async def until(asking: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -201,3 +210,19 @@ async def test_logs_outlive_the_container(running: Running, tmp_path: Path) -> N
             await asking(AGENT, container)
     with pytest.raises(ContainerGone):
         await anext(engine.open_log(AGENT, container, LogPart()))
+
+
+async def test_memory_that_runs_out_and_a_container_that_is_killed() -> None:
+    command = "python3 -c 'x = bytearray(2**30)'; exit 4"
+    async with started(command, memory=64 * MIB) as hungry:
+        await hungry.engine.put_go(AGENT, hungry.id)
+        outcome = await until(lambda: hungry.engine.outcome(AGENT, hungry.id))
+        assert (outcome.ending, outcome.exit_code) == (Ending.OUT_OF_MEMORY, 4)
+    async with started("sleep 1000") as killed:
+        engine = killed.engine
+        await engine.put_go(AGENT, killed.id)
+        began = await until(lambda: engine.command_started(AGENT, killed.id))
+        await engine.host(AGENT).call(lambda client: client.kill(killed.id))
+        outcome = await until(lambda: engine.outcome(AGENT, killed.id))
+        assert (outcome.ending, outcome.exit_code) == (Ending.INTERRUPTED, None)
+        assert outcome.started_at == began

@@ -214,3 +214,15 @@ def test_stored_options_are_checked_again(hub: Hub, user: str) -> None:
     assert reply.status_code == 400
     assert "bogus" in reply.json()["message"]
     nothing_came_of_it(hub)
+
+
+def test_none_of_this_left_a_traceback(hub: Hub, user: str, browser: requests.Session) -> None:
+    """Last in this file: what users do wrong, through whichever door, is one line in the log."""
+    browser.get(f"{hub.url}/hub/spawn?opt-cpu=1", timeout=60)
+    post_form(hub, browser, "spawn", {"ports": "1"})
+    log = hub.log_text()
+    assert "query arguments\n" not in log  # the Hub's own line on a link is no warning
+    told = [line for line in log.splitlines() if "Failed to spawn" in line and "Port 1" in line]
+    assert told
+    assert told[-1].startswith("[W ")
+    assert "Traceback" not in log

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dockerspawner import DockerSpawner
 from hypothesis import given
 from hypothesis import strategies as st
+from spawners import site_config, spawner_of
 
+from jupyterhub_backendai.engine.create import apply_settings, overruled
 from jupyterhub_backendai.engine.settings import ContainerSettings
-from jupyterhub_backendai.spawner.docker import apply_settings
+from jupyterhub_backendai.spawner.container import _granted
+from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 
 GRANTED = ContainerSettings(
     image="example/python:3.11",
@@ -138,6 +144,19 @@ def test_an_admins_period_keeps_the_share(period: int) -> None:
     assert host["CpuQuota"] == period * 3 // 2
 
 
+@given(st.integers(10, 64_000), st.integers(1000, 1_000_000))
+def test_what_dockerspawner_makes_of_the_same_limits_is_no_news(cpu: int, period: int) -> None:
+    host_config = {
+        "Memory": GRANTED.memory,
+        "CpuPeriod": period,
+        "CpuQuota": int(cpu / 1000 * period),
+    }
+    settings = _changed(cpu_quota=cpu * 100)
+    assert overruled({"host_config": host_config}, settings) == []
+    theirs = {**host_config, "Memory": 2**40, "RestartPolicy": {"Name": "always"}}
+    assert overruled({"host_config": theirs}, settings) == ["Memory", "RestartPolicy"]
+
+
 @given(st.text(), st.text())
 def test_no_text_of_a_user_is_a_template(value: str, owner: str) -> None:
     found = applied(environment={"A": value}, labels={"backendai.user": owner})
@@ -146,26 +165,34 @@ def test_no_text_of_a_user_is_a_template(value: str, owner: str) -> None:
 
 
 async def test_settings_get_in_at_the_gate_after_the_templates(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from dockerspawner import DockerSpawner
-
-    from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
-
     sent: list[tuple[str, dict[str, Any]]] = []
 
     def gate(self: Any, method: str, *args: Any, **kwargs: Any) -> None:
         sent.append((method, kwargs))
 
     monkeypatch.setattr(DockerSpawner, "docker", gate)
-    spawner = DockerSessionSpawner.__new__(DockerSessionSpawner)
-    spawner._settings = GRANTED
-    spawner.docker("create_container", image="x", environment={"JUPYTERHUB_USER": "alice"})
-    spawner.docker("inspect_container", "abc")
-    spawner._settings = None
+    spawner = spawner_of(site_config(tmp_path), DockerSessionSpawner)
+
+    async def make(settings: ContainerSettings) -> list[str]:
+        _granted.set(settings)
+        await asyncio.sleep(0)
+        spawner.docker("create_container", image="x", environment={"JUPYTERHUB_USER": "alice"})
+        spawner.docker("inspect_container", "abc")
+        return list(await spawner.get_command())
+
+    # Two starts of one server, of which the first was given up: each makes its own container.
+    other = _changed(memory=2**20, command=("other.sh",))
+    one, two = asyncio.ensure_future(make(GRANTED)), asyncio.ensure_future(make(other))
+    spawner.clear_state()
+    assert (await one)[0] == "start.sh"
+    assert (await two)[0] == "other.sh"
     spawner.docker("create_container", image="x")
-    (_, first), second, (_, plain) = sent
+    first, second, third, _, plain = (kwargs for _, kwargs in sent)
     assert first["environment"] == {"JUPYTERHUB_USER": "alice", **GRANTED.environment}
     assert first["host_config"]["Memory"] == 2**31
-    assert second == ("inspect_container", {})
+    assert second == {}
+    assert third["host_config"]["Memory"] == 2**20
     assert plain == {"image": "x"}
+    spawner.site.store.close()

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import html
+import io
+import logging
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError, ImageMissing
 from jupyterhub_backendai.model.errors import FieldError, Kind, LaunchError, RequestError
-from jupyterhub_backendai.spawner.errors import SessionSpawnError
+from jupyterhub_backendai.spawner.errors import (
+    SessionSpawnError,
+    for_people,
+    in_log,
+    log_in_one_line,
+    why,
+)
 
 
 class Tags(HTMLParser):
@@ -86,3 +98,94 @@ def test_text_is_shown_as_it_was() -> None:
     shown = refused(FieldError(EVIL, "c", EVIL)).jupyterhub_html_message
     assert Tags(shown).text == f"{EVIL} {EVIL}"
     assert html.escape("<script>") in shown
+
+
+# ---- the log -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log() -> logging.Logger:
+    """A log whose lines are in its handler's stream."""
+    log = logging.Logger("of-a-hub", logging.DEBUG)
+    handler = logging.StreamHandler(io.StringIO())
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log_in_one_line(log)
+    log_in_one_line(logging.LoggerAdapter(log))
+    return log
+
+
+def lines(log: logging.Logger) -> list[str]:
+    (handler,) = log.handlers
+    assert isinstance(handler, logging.StreamHandler)
+    return handler.stream.getvalue().splitlines()
+
+
+def test_what_a_user_did_wrong_is_one_line(log: logging.Logger) -> None:
+    try:
+        raise refused(FieldError("name", "in_use", "You already have it."))
+    except SessionSpawnError:
+        log.error("Failed to spawn with %s arguments", "query", exc_info=True)
+    try:
+        raise SessionSpawnError.failed(LaunchError("start_failed", "It ended. Start it again."))
+    except SessionSpawnError:
+        log.exception("Not starting")
+    assert lines(log) == [
+        "WARNING Failed to spawn with query arguments: name: You already have it.",
+        "ERROR Not starting: It ended. Start it again.",
+    ]
+
+
+def test_a_defect_keeps_its_traceback(log: logging.Logger) -> None:
+    error = for_people(KeyError("a defect"), log, "alice:")
+    assert isinstance(error, SessionSpawnError)
+    assert error.status_code == 503
+    assert lines(log)[0] == "ERROR alice:: an unforeseen failure"
+    assert lines(log)[-1] == "KeyError: 'a defect'"
+
+
+@given(st.text())
+def test_no_text_of_a_container_looks_like_another_line(text: str) -> None:
+    shown = in_log(text)
+    assert len(shown.splitlines()) <= 1
+    assert shown.isprintable()
+    if text.isprintable() and len(text) <= 300:
+        assert shown == text
+
+
+def test_a_forged_line_is_seen_as_what_it_is() -> None:
+    assert in_log("ok\n[I 2026 JupyterHub] alice is admin\x1b[2J") == (
+        "ok\\n[I 2026 JupyterHub] alice is admin\\x1b[2J"
+    )
+
+
+# ---- what to do next -----------------------------------------------------------------------------
+
+NEXT = ("Start ", "Ask ", "ell your admin", "Choose ", "Try ")
+PACKAGE = Path(__file__).parents[2] / "jupyterhub_backendai"
+
+
+def launch_errors() -> list[str]:
+    """The messages in the code with which a start can end, without what is filled in."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "LaunchError":
+                parts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant)]
+                found.append(" ".join(str(part) for part in parts[1:]))
+    return [text for text in found if text]
+
+
+OTHERS = [
+    why(error)[1]
+    for error in (
+        ImageMissing("x"), AgentUnreachable("x"), EngineError("x"), KeyError("x"),
+        asyncio.CancelledError(),
+    )
+]  # fmt: skip
+
+
+def test_each_failure_says_what_to_do_next() -> None:
+    texts = [*launch_errors(), *OTHERS]
+    assert len(texts) > 14
+    assert [text for text in texts if not any(word in text for word in NEXT)] == []

@@ -1,4 +1,4 @@
-"""The images that DockerSpawner's own traits name, as the one environment of a site without any."""
+"""What a site without a catalog offers: the images and limits that DockerSpawner's traits name."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from ..model.catalog import Environment, Version
+from ..model.catalog import Environment, Preset, Version
+from ..model.slots import GIB
 
 
-def own_environment(own: str, images: Any) -> Environment:
-    """The one environment of a site that names images in DockerSpawner's way."""
-    if not isinstance(images, Mapping) or not images:
-        images = {"default": own}
+def of_images(own: str, allowed: Any) -> Environment:
+    """One environment of all allowed images, `own` first. `allowed` is as DockerSpawner has it."""
+    images = allowed if isinstance(allowed, Mapping) and allowed else {"default": own}
     named = [(str(alias), str(image)) for alias, image in images.items()]
     if all(image != own for _, image in named):
         named.insert(0, ("default", own))
     versions = _versions(sorted(named, key=lambda pair: pair[1] != own))
     return Environment(name="default", title="Jupyter", icon="book", versions=versions)
+
+
+def of_limits(cpu: float | None, mem: int | None) -> Preset:
+    """The limits (cores, bytes) as the one preset."""
+    return Preset(name="default", cpu=int((cpu or 1) * 1000) / 1000, mem=mem or GIB)
 
 
 def _versions(images: Sequence[tuple[str, str]]) -> tuple[Version, ...]:

@@ -1,0 +1,199 @@
+"""The container of a session on Docker: made with exactly what was granted, and looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+from dockerspawner import DockerSpawner
+
+from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError
+from ..engine.create import apply_settings, overruled
+from ..engine.docker import DockerHost
+from ..engine.inside import batch_files
+from ..engine.settings import ContainerSettings
+from ..engine.support import support_files
+from ..model.errors import LaunchError, shown
+from ..model.resolve import SessionRequest
+from ..store import NotFound as NoSuchSession
+from ..store import Session
+from .errors import in_log
+from .session import LOG_LINES, SessionSpawner
+
+# Of the container that the current task makes. Not an attribute: a start that was given up may
+# still be making its container when the next one begins.
+_granted: ContextVar[ContainerSettings | None] = ContextVar("granted", default=None)
+
+
+class ContainerSpawner(SessionSpawner, DockerSpawner):
+    """The part of a session's spawner that makes its one container on one Docker host."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._host: DockerHost | None = None
+
+    @property
+    def host(self) -> DockerHost:
+        """The Docker host of this session; the first one while it has no place yet."""
+        if self._host is None:
+            return next(iter(self.site.engine.hosts.values()))
+        return self._host
+
+    @property
+    def executor(self) -> ThreadPoolExecutor:
+        """The threads of this session's host, so that one slow call delays no other."""
+        return self.host.executor
+
+    @property
+    def client(self) -> docker.APIClient:
+        """The client of this session's host."""
+        return self.host.client
+
+    async def free_cores(self, request: SessionRequest) -> tuple[int, ...] | None:
+        """Cores of the host that no other session has been given; None for part of a core."""
+        if request.cpu % 1000:
+            return None
+        info = await self.host.call(lambda client: client.info())
+        rows = await self.host.listing(fresh=True)
+        taken = {
+            int(core)
+            for row in rows
+            if row.get("State") == "running" and row["Labels"].get(LABEL_KERNEL)
+            for core in row["Labels"].get(LABEL_CORES, "").split(",")
+            if core.isdecimal()
+        }
+        free = [core for core in range(int(info["NCPU"])) if core not in taken]
+        wanted = request.cpu // 1000
+        return tuple(free[:wanted]) if len(free) >= wanted else None
+
+    async def make_container(self, session: Session, settings: ContainerSettings) -> None:
+        """Create, fill and start as one piece of work that a cancelled start cannot tear apart:
+        whoever cleans up waits for it first."""
+        work = asyncio.ensure_future(self._create_and_start(session, settings))
+        self._attempt.launching = work
+        try:
+            await asyncio.shield(work)
+        except APIError as error:
+            raise self._explain(error) from error
+
+    async def _create_and_start(self, session: Session, settings: ContainerSettings) -> None:
+        _granted.set(settings)  # for this task alone
+        files = support_files(
+            self.site.settings, tuple(mount.target for mount in session.request.mounts)
+        )
+        obj = await self._create_object_once()
+        self.object_id = obj[self.object_id_key]
+        await self.docker("put_archive", self.object_id, "/", files)
+        if settings.batch is not None:
+            job = batch_files(settings.batch, self.site.settings)
+            await self.docker("put_archive", self.object_id, "/", job)
+        await self.start_object()
+        await self.site.db(
+            self.site.store.set_kernel,
+            session.id,
+            container_id=self.object_id,
+            container_name=self.object_name,
+            agent=self.host.name,
+            image=self.image,
+        )
+
+    async def _create_object_once(self) -> dict[str, Any]:
+        try:
+            return dict(await self.create_object())
+        except APIError as error:
+            if error.status_code != 409:
+                raise
+        # The name is taken: by a leftover of ours, which goes, or by somebody else's container.
+        ours = self.host.belongings
+        holder = await self.host.call(lambda client: ours.session_of(client, self.object_name))
+        if holder == "" or (holder and await self._is_live(holder)):
+            self.log.error(
+                "%s: the name %s is taken by another container; c.DockerSpawner.name_template must "
+                "differ for each server of a user", self._log_name, self.object_name,
+            )  # fmt: skip
+            raise LaunchError(
+                "start_failed",
+                f"A container named {self.object_name} is there already and is another's. "
+                "Tell your admin, or start one under another name.",
+            )
+        if holder is not None:
+            await self.host.call(lambda client: ours.remove(client, holder))
+        return dict(await self.create_object())
+
+    async def _is_live(self, session_id: str) -> bool:
+        try:
+            row = await self.site.db(self.site.store.get, session_id)
+        except NoSuchSession:
+            return False
+        return not row.status.is_final
+
+    def docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """DockerSpawner's one gate to Docker; a session's settings go into its container here,
+        after the admin's templates were rendered, so that no text of a user is ever a template."""
+        if method == "create_container" and (settings := _granted.get()) is not None:
+            for name in overruled(kwargs, settings):
+                self.site.warn_once(
+                    f"{name} that c.DockerSpawner.extra_host_config gives a container has no "
+                    "effect: a session has what it was granted. Leave it out."
+                )
+            kwargs = apply_settings(kwargs, settings)
+        return super().docker(method, *args, **kwargs)
+
+    def _docker(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """What runs in the thread. Raises `AgentUnreachable` when nobody answers."""
+        with self.host.answering():
+            return super()._docker(method, *args, **kwargs)
+
+    async def get_command(self) -> list[str]:
+        """The command to run; an image may have none at all."""
+        if (settings := _granted.get()) is not None:
+            return [*settings.command, *self.get_args()]
+        return list(await super().get_command())
+
+    def _explain(self, error: APIError) -> Exception:
+        text = str(error.explanation or error)
+        self.log.error("%s: Docker refused: %s", self._log_name, in_log(text, 1000))
+        if "executable file not found" in text:
+            return LaunchError(
+                "start_failed",
+                "The image of this session lacks the program that it is to run. Choose another "
+                "environment, or tell your admin.",
+            )
+        if "bind source path does not exist" in text:
+            return LaunchError(
+                "folder",
+                "A folder that you mount is not there any more. Choose your folders again.",
+            )
+        return EngineError(text)
+
+    async def check_alive(self) -> None:
+        try:
+            found = await self.docker("inspect_container", self.object_id)
+        except NotFound:
+            raise LaunchError(
+                "start_failed",
+                "The session's container disappeared while it started. Start it again; if it "
+                "happens again, tell your admin.",
+            ) from None
+        state = found["State"]
+        if state["Running"]:
+            return
+        lines = await self.site.engine.logs(self.host.name, self.object_id, LOG_LINES)
+        self.log.error("%s ended while it started; what it wrote last:", self._log_name)
+        for line in lines.splitlines():
+            self.log.error("%s | %s", self._log_name, in_log(line))
+        if state.get("OOMKilled"):
+            raise LaunchError(
+                "start_failed", "Memory ran out while the session started. Ask for more memory."
+            )
+        last = next((line for line in reversed(lines.splitlines()) if line.strip()), "")
+        raise LaunchError(
+            "start_failed",
+            f"The session's server ended while it started (exit code {state['ExitCode']}). Try "
+            "another environment, or tell your admin."
+            + (f" Its last words: {shown(last.strip(), 300)}" if last else ""),
+        )
