@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterable
 from .catalog import Amounts, Environment, Preset, ResourceGroup, Version
 from .errors import FieldError, Kind, shown
 from .request import AgentFacts, Context
-from .slots import GIB, MAX_AMOUNT, MIB, Slots, format_bytes, format_slot
+from .slots import GIB, MAX_AMOUNT, MIB, SLOT_NAMES, Slots, format_bytes, format_slot
 from .spec import SessionSpec
 
 SMALL_SHM, LARGE_SHM = 64 * MIB, 1 * GIB
 LEAST_CPU = 10  # thousandths of a core; the kernel gives out no smaller share of time
 LEAST_MEM = 64 * MIB  # no Jupyter server starts in less
 LEAST_SHM = MIB  # 0 would be the engine's own default instead
+
+SHM_IN_MEMORY = "Shared memory is part of memory, so it cannot be more than {mem}."
 
 # A bound on a slot: how much is the most, the sentence that says so, and what breaking it means.
 Bound = tuple[Callable[[str], int | None], str, Kind]
@@ -26,6 +28,16 @@ def auto_shm(mem: int, minimum: int) -> int:
     """
     plenty = mem >= 4 * GIB and mem >= minimum + GIB
     return min(LARGE_SHM if plenty else SMALL_SHM, mem)
+
+
+def least_amounts(minimum: Amounts, label: str) -> list[tuple[str, int, str]]:
+    """By slot the least that a session may have, and the sentence for less."""
+    found = []
+    for name, own in (("cpu", LEAST_CPU), ("mem", LEAST_MEM), ("fgpu", 0)):
+        needed = getattr(minimum, name) or 0
+        who, least = (label, needed) if needed > own else ("A session", own)
+        found.append((name, least, f"{who} needs at least {format_slot(name, least)}."))
+    return found
 
 
 class Checks:
@@ -105,8 +117,8 @@ class AmountChecks(Checks):
                 usual = auto_shm(mem, minimum.mem or 0)
             return min(usual, most)
         if asked > mem and self.readable("resources.mem"):
-            message = "Shared memory is part of memory, so it cannot be more than"
-            self.fail("resources.shm", "too_much", f"{message} {format_bytes(mem)}.")
+            message = SHM_IN_MEMORY.replace("{mem}", format_bytes(mem))
+            self.fail("resources.shm", "too_much", message)
         elif asked > most:
             message = f"{whose} for shared memory is {format_bytes(most)}."
             self.forbid("resources.shm", "too_much", message)
@@ -137,12 +149,9 @@ class AmountChecks(Checks):
 
     def check_least(self, slots: Slots, minimum: Amounts, environment: Environment | None) -> None:
         label = environment.label if environment else "This image"
-        for name, own in (("cpu", LEAST_CPU), ("mem", LEAST_MEM), ("fgpu", 0)):
-            least = getattr(minimum, name) or 0
-            if getattr(slots, name) < max(own, least):
-                who = label if least > own else "A session"
-                message = f"{who} needs at least {format_slot(name, max(own, least))}."
-                self.fail(f"resources.{name}", "too_little", message)
+        for name, least, sentence in least_amounts(minimum, label):
+            if getattr(slots, name) < least:
+                self.fail(f"resources.{name}", "too_little", sentence)
 
     def check_most(self, slots: Slots, group: ResourceGroup | None) -> None:
         whole = not any(field.startswith("resources") for field in self.unread)
@@ -200,17 +209,26 @@ class AmountChecks(Checks):
             )
         return found
 
+    def most(self, group: ResourceGroup | None) -> list[tuple[str, int, str, Kind]]:
+        """Every end there is: the slot, the most of it, the sentence for more, what that means."""
+        found = []
+        for name in SLOT_NAMES:
+            for bound, sentence, kind in self.bounds(group):
+                if (most := bound(name)) is None:
+                    continue
+                sentence = sentence.replace("{most}", format_slot(name, most))
+                found.append((name, most, sentence, kind))
+        return found
+
     def too_much(self, slots: Slots, group: ResourceGroup | None) -> list[tuple[str, str, Kind]]:
         """Slots that can never be granted, with a sentence that says what would be; a slot `""`
         where each fits a machine and all together fit none."""
         found: list[tuple[str, str, Kind]] = []
-        bounds = self.bounds(group)
+        most = self.most(group)
         for name, amount in slots:
-            for bound, sentence, kind in bounds:
-                most = bound(name)
-                if most is not None and amount > most:
-                    found.append((name, sentence.replace("{most}", format_slot(name, most)), kind))
-                    break
+            over = (e for e in most if e[0] == name and amount > e[1])
+            if first := next(over, None):
+                found.append((name, *first[2:]))
         machines = self.machines(group)
         if not found and machines and not any(slots.fits(machine) for machine in machines):
             all_of_it = ", ".join(format_slot(name, amount) for name, amount in slots if amount)

@@ -61,6 +61,11 @@ class App(Model):
     title: str = ""
     port: int | None = Field(default=None, ge=1024, le=65535)
 
+    @property
+    def label(self) -> str:
+        """What a person reads."""
+        return self.title or self.name
+
 
 class Version(Model):
     """One version of an environment and the image behind it."""

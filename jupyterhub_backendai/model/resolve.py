@@ -96,7 +96,7 @@ class _Resolution(BatchChecks):
         if name is None:
             return
         for one in rules.numbered(name, self.spec.count):
-            if len(one) > rules.MAX_NAME:
+            if len(one) > rules.SESSION_NAME.most:
                 message = f"The last one would be {one}, which is too long. Choose a shorter name."
                 self.fail("name", "too_long", message)
                 break
@@ -305,7 +305,6 @@ class _Resolution(BatchChecks):
         taken = {a.port: a for a in environment.apps if a.port} if environment else {}
         for index, port in enumerate(ports):
             if port in taken:
-                app = taken[port]
-                name = app.title or app.name
-                self.fail(f"preopen_ports.{index}", "taken", f"Port {port} is used by {name}.")
+                message = f"Port {port} {rules.used_by(taken[port].label)}"
+                self.fail(f"preopen_ports.{index}", "taken", message)
         return ports

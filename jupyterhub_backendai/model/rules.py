@@ -9,19 +9,51 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from .errors import Problem, shown
 
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
 MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"  # a file that every home begins with
-MAX_NAME = 64  # characters of a session's name
+MIN_PORT, MAX_PORT = 1024, 65535  # of those that can be preopened
 MAX_RANGE = 1000  # ports in one range as people write it; more is a mistake
+MAX_THREADS = 1000  # of one library
 
-_NAME = re.compile(r"\w[\w.-]{2,62}\w", re.ASCII)
-_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_FOLDER = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,63}", re.ASCII)
-_PATH = re.compile(r"[A-Za-z0-9_/.-]{1,255}", re.ASCII)
+
+@dataclass(frozen=True, slots=True)
+class TextRule:
+    """What a text field may hold: a pattern that Python and browsers read alike (so `-` in a set
+    is escaped, and `\\w` is written out), the most characters, and the sentence for anything else.
+    """
+
+    pattern: str
+    most: int
+    text: str
+
+    def matches(self, value: str) -> bool:
+        """Whether `value` is written as it should be."""
+        return len(value) <= self.most and re.fullmatch(self.pattern, value) is not None
+
+
+SESSION_NAME = TextRule(
+    r"[A-Za-z0-9_][A-Za-z0-9_.\-]{2,62}[A-Za-z0-9_]",
+    64,
+    "A name has 4 to 64 letters, digits, -, _ or . in it.",
+)
+ENV_NAME = TextRule(
+    r"[A-Za-z_][A-Za-z0-9_]*",
+    128,
+    "A variable's name has letters, digits and _, and no digit in front.",
+)
+FOLDER_NAME = TextRule(
+    r"[A-Za-z0-9_.][A-Za-z0-9_.\-]*",
+    64,
+    "A folder's name has up to 64 letters, digits, -, _ or . in it.",
+)
+MOUNT_PATH = TextRule(
+    r"[A-Za-z0-9_\/.\-]+", 255, "A path has only letters, digits, /, -, _ and . in it."
+)
 _IMAGE = re.compile(
     r"(?:(?:[a-z0-9]|[a-z0-9][a-z0-9.-]*[a-z0-9])(?::\d{1,5})?/)?"
     r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
@@ -29,8 +61,10 @@ _IMAGE = re.compile(
     re.ASCII,
 )
 _IMAGE_ID = re.compile(r"(?:sha256:.*|[0-9a-f]{64})", re.ASCII | re.IGNORECASE)
-_PORT = re.compile(r"\d{1,6}", re.ASCII)
-_PORT_RANGE = re.compile(r"(\d{1,6}):(\d{1,6})", re.ASCII)
+# A port or a range of ports, as people write it.
+PORT_WORD = r"([0-9]{1,6})(?::([0-9]{1,6}))?"
+NOT_A_PORT = f"is not a port. Use a number from {MIN_PORT} to {MAX_PORT}, or a range as 8000:8002."
+_OUT_OF_RANGE = f"cannot be opened. Use a number from {MIN_PORT} to {MAX_PORT}."
 
 # What steers the Hub's side of the server, the container or the GPU. The allocation or the Hub
 # sets these; a user's value would break the session or widen what it may reach.
@@ -96,13 +130,13 @@ def check_text(value: str) -> str:
 
 def check_session_name(name: str) -> str:
     """4–64 letters, digits, `-`, `_` or `.`, beginning and ending with a letter, digit or `_`."""
-    if _NAME.fullmatch(name):
+    if SESSION_NAME.matches(name):
         if name == "from-template":
             raise Problem("reserved", "from-template is a reserved name. Choose another.")
         return name
     if len(name) < 4:
         raise Problem("too_short", "A name has at least 4 characters.")
-    if len(name) > MAX_NAME:
+    if len(name) > SESSION_NAME.most:
         raise Problem("too_long", "A name has at most 64 characters.")
     if not re.match(r"\w", name, re.ASCII):
         raise Problem("bad_start", "A name begins with a letter, a digit or _.")
@@ -128,10 +162,8 @@ def is_reserved_env(name: str) -> bool:
 
 def check_env_name(name: str) -> str:
     """A variable that a user may set: well formed and not one that we or the Hub set."""
-    if not _ENV_NAME.fullmatch(name) or len(name) > 128:
-        raise Problem(
-            "bad_name", "A variable's name has letters, digits and _, and no digit in front."
-        )
+    if not ENV_NAME.matches(name):
+        raise Problem("bad_name", ENV_NAME.text)
     if is_reserved_env(name):
         raise Problem("reserved", f"{name} is set by the system. Choose another name.")
     return name
@@ -158,16 +190,10 @@ def _port_token(token: object) -> Iterable[int]:
     if isinstance(token, int) and not isinstance(token, bool):
         return (token,)
     text = str(token).strip() if isinstance(token, str) else ""
-    if _PORT.fullmatch(text):
-        return (int(text),)
-    match = _PORT_RANGE.fullmatch(text)
+    match = re.fullmatch(PORT_WORD, text)
     if not match:
-        wrong = shown(text, 20) if text else "This"
-        raise Problem(
-            "bad_port",
-            f"{wrong} is not a port. Use a number from 1024 to 65535, or a range as 8000:8002.",
-        )
-    first, last = int(match[1]), int(match[2])
+        raise Problem("bad_port", f"{shown(text, 20) if text else 'This'} {NOT_A_PORT}")
+    first, last = int(match[1]), int(match[2] or match[1])
     if last < first:
         raise Problem("bad_range", f"{text} is not a range of ports: write the smaller one first.")
     if last - first >= MAX_RANGE:
@@ -179,21 +205,19 @@ def expand_ports(token: object) -> list[int]:
     """Ports of one token, each allowed as a preopen port."""
     ports = list(_port_token(token))
     for port in ports:
-        if not 1024 <= port <= 65535:
+        if not MIN_PORT <= port <= MAX_PORT:
             # A number from JSON may have thousands of digits, which Python refuses to write out.
             which = f"Port {port}" if abs(port) < 10**9 else "This port"
-            raise Problem(
-                "out_of_range", f"{which} cannot be opened. Use a number from 1024 to 65535."
-            )
+            raise Problem("out_of_range", f"{which} {_OUT_OF_RANGE}")
         if port in _RESERVED_PORTS:
-            raise Problem("reserved", f"Port {port} is used by {_RESERVED_PORTS[port]}.")
+            raise Problem("reserved", f"Port {port} {used_by(_RESERVED_PORTS[port])}")
     return ports
 
 
 def check_folder_name(name: str) -> str:
     """A name for a folder: 1–64 letters, digits, `-`, `_`, `.`; not one the session uses."""
-    if not _FOLDER.fullmatch(name) or name in {".", ".."}:
-        raise Problem("bad_name", "A folder's name has up to 64 letters, digits, -, _ or . in it.")
+    if not FOLDER_NAME.matches(name) or name in {".", ".."}:
+        raise Problem("bad_name", FOLDER_NAME.text)
     if name in _RESERVED_FOLDERS or _RC_FILE.fullmatch(name):
         raise Problem("reserved", f"{name} is used by the session itself. Choose another name.")
     return name
@@ -213,8 +237,8 @@ def mount_target(path: str) -> str:
 
     Raises `Problem` for `..`, for the home itself and for anything that would hide the system.
     """
-    if not _PATH.fullmatch(path):
-        raise Problem("bad_path", "A path has only letters, digits, /, -, _ and . in it.")
+    if not MOUNT_PATH.matches(path):
+        raise Problem("bad_path", MOUNT_PATH.text)
     if any(part in {".", ".."} for part in path.split("/")):
         raise Problem("bad_path", "A path cannot contain . or .. as a step.")
     target = posixpath.normpath(posixpath.join(HOME, path))
@@ -252,6 +276,16 @@ def overlapping(targets: list[str]) -> set[int]:
     return clashes
 
 
-def reserved_ports() -> dict[int, str]:
-    """Ports that cannot be preopened, and what uses each."""
-    return dict(_RESERVED_PORTS)
+def used_by(user: str) -> str:
+    """The end of the sentence on a port that something else has."""
+    return f"is used by {user}."
+
+
+def closed_ports() -> list[tuple[int, int, str]]:
+    """Ports that cannot be preopened: the first and the last of each range of them, and the end of
+    the sentence on each."""
+    return [
+        (0, MIN_PORT - 1, _OUT_OF_RANGE),
+        *((port, port, used_by(user)) for port, user in _RESERVED_PORTS.items()),
+        (MAX_PORT + 1, 999_999, _OUT_OF_RANGE),
+    ]

@@ -22,11 +22,20 @@ from pydantic_core import PydanticCustomError
 from .catalog import Bytes, Cpu, Fgpu
 from .errors import FieldError, Problem, shown
 from .moments import check_moment, parse_span
-from .rules import check_env_name, check_image, check_session_name, check_text, expand_ports
+from .rules import (
+    MAX_THREADS,
+    check_env_name,
+    check_image,
+    check_session_name,
+    check_text,
+    expand_ports,
+)
 from .sent import ENV, MOMENT, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS, SPAN
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
+MAX_PARTS = 20_000  # values in all of the options, or of a form with thousands of folders
+MAX_TEXT = 512 * 1024  # characters in all of them; the longest legal ones have about half
 MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
 MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
 MAX_INNER_ITEMS = 100  # of one inside another; the longest legal one has four
@@ -86,7 +95,7 @@ Start = Annotated[str | None, _by(check_moment), MOMENT]
 Span = Annotated[int | None, BeforeValidator(_span), SPAN]
 Reference = Annotated[str, Field(min_length=1, max_length=64)]
 References = Annotated[tuple[Reference, ...], Field(max_length=MAX_DEPENDENCIES)]
-Threads = Annotated[Annotated[Whole, Field(ge=1, le=1000)] | None, NOT_EMPTY]
+Threads = Annotated[Annotated[Whole, Field(ge=1, le=MAX_THREADS)] | None, NOT_EMPTY]
 
 
 class _Part(BaseModel):
@@ -287,6 +296,34 @@ def _read_ports(raw: Any, errors: list[FieldError]) -> list[int]:
     return ports
 
 
+def size_error(options: object) -> FieldError | None:
+    """What is wrong where options are more than anybody needs, told without reading them all.
+
+    Options come in from anywhere and are read on the Hub's event loop, so this comes first, and
+    costs some milliseconds whatever they are.
+    """
+    parts, text, left = 0, 0, [(options, "", 0)]
+    while left:
+        value, field, depth = left.pop()
+        if depth > MAX_DEPTH:
+            return FieldError(field, "too_deep", "This is nested too deeply.")
+        if isinstance(value, (str, bytes)):
+            text += len(value)
+        elif isinstance(value, (Mapping, list, tuple)):
+            parts += len(value)
+            # Before its items are looked at: there may be millions of them.
+            if parts > MAX_PARTS:
+                return FieldError(field, "too_long", "This is too long. Leave some of it out.")
+            named = isinstance(value, Mapping)
+            for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+                text += len(key) if isinstance(key, str) else 0
+                # The setting's own name is enough to find it by.
+                left.append((item, field or (_shown(key) if named else ""), depth + 1))
+        if text > MAX_TEXT:
+            return FieldError(field, "too_long", "This is too long. Leave some of it out.")
+    return None
+
+
 def _unusable(value: Any, path: str, depth: int, errors: list[FieldError]) -> None:
     """What is no JSON, too deep or too long, and text that could be neither stored nor passed on.
 
@@ -339,10 +376,10 @@ def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
     """
     if not isinstance(options, Mapping):
         return SessionSpec(), [FieldError("", "not_an_object", "Write the options as an object.")]
+    if (too_large := size_error(options)) is not None:
+        return SessionSpec(), [too_large]
     errors: list[FieldError] = []
     usable: dict[str, Any] = {}
-    if len(options) > MAX_ITEMS:
-        return SessionSpec(), [FieldError("", "too_long", f"There are over {MAX_ITEMS} settings.")]
     for key, value in options.items():
         before = len(errors)
         if before >= MAX_ERRORS:

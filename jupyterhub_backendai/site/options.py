@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ..model.amounts import LEAST_CPU, LEAST_MEM, LEAST_SHM
-from ..model.catalog import Amounts, Catalog, Environment, Preset, ResourceGroup
+from ..model.catalog import Catalog, Environment, Preset, ResourceGroup
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
-from ..model.rules import HOME, reserved_ports
+from ..model.rules import HOME
 from ..model.slots import SLOT_NAMES, Limits, Slots, format_bytes, format_thousandths
 from ..scheduling.queue import verdicts
-from ..scheduling.snapshot import Pending, Snapshot
+from ..scheduling.snapshot import Agent, Pending, Snapshot
+from . import form_rules
 from .clock import utcnow
 
 if TYPE_CHECKING:
@@ -84,13 +84,8 @@ class _View:
             ],
             "folders_enabled": self.folders_enabled,
             "folder_limit": {"most": policy.max_folders, "used": len(own)},
-            "ports": {
-                "most": policy.max_preopen_ports,
-                "from": 1024,
-                "to": 65535,
-                "reserved": {str(port): use for port, use in reserved_ports().items()},
-            },
-            "threads": {"most": 1000},
+            "rules": form_rules.field_rules(),
+            "ports": form_rules.port_rules(policy.max_preopen_ports),
             "home": HOME,
             "default": self.default(),
         }
@@ -107,64 +102,65 @@ class _View:
             if holding.agent in free:
                 free[holding.agent] = (free[holding.agent] - holding.slots).floor()
         capacity = sum((a.capacity for a in agents if a.available), Slots())
-        policy = self.context.policy
+        policy, label = self.context.policy, group.title or group.name
+        waiting = sum(1 for p in self.snapshot.pending if p.group == group.name)
+        left = self.left()
+        never = form_rules.ends(self.context, group)
+        choose = policy.choose_agent and group.choose_agent and len(agents) > 1
+
+        def agent(row: Agent) -> dict[str, Any]:
+            told = {
+                "name": row.name,
+                "available": row.available,
+                "capacity": row.capacity.as_dict(),
+                "free": free.get(row.name, Slots()).as_dict(),
+            }
+            if choose:
+                own = form_rules.ends(self.context, group, row.name)
+                rest = [free[row.name]] if row.name in free else []
+                told |= form_rules.judged(own, left, rest, waiting, label, row.name)
+            return told
+
         return {
             "name": group.name,
-            "title": group.title or group.name,
+            "title": label,
             "description": group.description,
-            "choose_agent": policy.choose_agent and group.choose_agent and len(agents) > 1,
-            "waiting": sum(1 for p in self.snapshot.pending if p.group == group.name),
-            "agents": [
-                {
-                    "name": a.name,
-                    "available": a.available,
-                    "capacity": a.capacity.as_dict(),
-                    "free": free.get(a.name, Slots()).as_dict(),
-                }
-                for a in agents
-            ],
+            "choose_agent": choose,
+            "waiting": waiting,
+            "agents": [agent(a) for a in agents],
             "capacity": capacity.as_dict(),
             "free": sum(free.values(), Slots()).as_dict(),
-            "limits": self.limits(group, [a.capacity for a in agents], list(free.values())),
+            "limits": self.limits(group, never, list(free.values())),
             "has_fgpu": any(a.capacity.fgpu for a in agents),
             "presets": [self.preset(p, group) for p in self.context.catalog.presets_of(group.name)],
+            **form_rules.judged(never, left, list(free.values()), waiting, label),
         }
 
+    def left(self) -> dict[str, int | None]:
+        """What is left to the user of each slot; None where nothing limits it."""
+        used, _ = self.used()
+        limits = self.context.policy.limits.left(used)
+        return {name: getattr(limits, name) for name in SLOT_NAMES}
+
     def limits(
-        self, group: ResourceGroup, machines: list[Slots], free: list[Slots]
+        self, group: ResourceGroup, never: list[dict[str, Any]], free: list[Slots]
     ) -> dict[str, dict[str, Any]]:
-        """By slot: the hard end of its slider and what sets it, what is left, what is free."""
-        policy, (used, _) = self.context.policy, self.used()
-        project = self.context.policies.project_of(self.context.groups)
-        left = policy.limits.left(used)
-        limits: dict[str, dict[str, Any]] = {}
-        for name in SLOT_NAMES:
-            bounds = [
-                (getattr(policy.per_session, name), "your limit for one session"),
-                (getattr(policy.total, name), "your limit"),
-                (getattr(group.per_session, name), f"the limit of {group.name}"),
-            ]
-            if project is not None:
-                quota = self.context.policies.projects[project]
-                bounds.append((getattr(quota.total, name), f"the limit of {project}"))
-            if machines:
-                most = max(getattr(m, name) for m in machines)
-                bounds.append((most, f"the largest machine of {group.name}"))
-            known = [(bound, why) for bound, why in bounds if bound is not None]
-            most, why = min(known, key=lambda b: b[0]) if known else (0, "no machine answers")
-            limits[name] = {
-                "most": most,
-                "left": getattr(left, name),
+        """By slot: the hard end of its slider, what is left to the user, what is free."""
+        policy, left = self.context.policy, self.left()
+        limits: dict[str, dict[str, Any]] = {
+            name: {
+                "most": min((end["over"] for end in never if end["slot"] == name), default=0),
+                "left": left[name],
                 "free": max((getattr(f, name) for f in free), default=0),
-                "why": why,
             }
+            for name in SLOT_NAMES
+        }
         shm = [b.shm for b in (policy.per_session, group.per_session) if b.shm is not None]
         memory = limits["mem"]["most"]
         limits["shm"] = {
             "most": min([memory, *shm]),
             "left": None,
             "free": limits["mem"]["free"],
-            "why": "part of memory",
         }
         return limits
 
@@ -251,14 +247,7 @@ def _environment(environment: Environment) -> dict[str, Any]:
             {"name": v.name, "image": v.image, "description": v.description}
             for v in environment.versions
         ],
-        "minimum": _least(environment.minimum),
-        "apps": [
-            {"name": a.name, "title": a.title or a.name, "port": a.port} for a in environment.apps
-        ],
+        "needs": form_rules.needs(environment),
+        "apps": [{"name": a.name, "title": a.label, "port": a.port} for a in environment.apps],
+        "closed_ports": form_rules.ports_of_apps(environment),
     }
-
-
-def _least(amounts: Amounts) -> dict[str, int]:
-    """The least that a session of this environment may have of each."""
-    own = {"cpu": LEAST_CPU, "mem": LEAST_MEM, "shm": LEAST_SHM, "fgpu": 0}
-    return {name: max(least, getattr(amounts, name) or 0) for name, least in own.items()}

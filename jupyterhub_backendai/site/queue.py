@@ -105,6 +105,5 @@ def _why_ended(row: Session | None) -> LaunchError:
     """What is told to whoever waited for a session that is in line no more."""
     if row is not None and row.reason_code in get_args(EndCode):
         return LaunchError(row.reason_code, row.reason)
-    return LaunchError(
-        "cancelled", "It was cancelled while it was in line. Start it again when you like."
-    )
+    message = "It was cancelled while it was in line. Start it again when you like."
+    return LaunchError("cancelled", message)

@@ -157,12 +157,6 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
     def _explain(self, error: APIError) -> Exception:
         text = str(error.explanation or error)
         self.log.error("%s: Docker refused: %s", self._log_name, in_log(text, 1000))
-        if "executable file not found" in text:
-            return LaunchError(
-                "start_failed",
-                "The image of this session lacks the program that it is to run. Choose another "
-                "environment, or tell your admin.",
-            )
         if "bind source path does not exist" in text:
             return LaunchError(
                 "folder",

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from traitlets import Dict, HasTraits, default, observe
+from traitlets import Bunch, Dict, HasTraits, default, observe
 
 from ..model.catalog import Catalog
 from ..model.errors import FieldError, RequestError
 from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
+from ..model.spec import size_error
 from ..site.runtime import Site
 from .errors import SessionSpawnError
 from .form import form_from_link, spec_from_form, start_again
-from .forms import FormState
+from .forms import VISIT, Draft, Drafts, FormPage, Visit
 from .render import render_form
 
 PREPARE_TIMEOUT = 3600  # seconds, for an image to be downloaded and folders to be made
 MAX_PLACES = 3  # agents that are tried one after the other before a start is given up
+MAX_TICKET = 400  # characters; a viewer's name has 255 at most
 START_MARGIN = 60  # seconds that the Hub waits longer than we do, so that ours is the message
 
 
@@ -34,6 +36,7 @@ class OptionDoors(HasTraits):
     """The part of a spawner that takes what a user asks for and has it checked."""
 
     user: Any
+    name: str
     orm_spawner: Any
     user_options = LenientDict()
     start_timeout: Any
@@ -58,9 +61,28 @@ class OptionDoors(HasTraits):
         return options, False
 
     @property
-    def forms(self) -> FormState:
-        """What this user typed last, while it is not launched."""
-        return FormState.of(self.site, self.user.name)
+    def drafts(self) -> Drafts:
+        """What people typed and did not launch."""
+        return Drafts.of(self.site)
+
+    @observe("handler")
+    def _visited(self, change: Bunch) -> None:
+        """The Hub hands over the request that asks for the form; so it says who looks.
+
+        Noted at once, in the request's own context: by the time the form is made, `handler` may
+        be another request's.
+        """
+        viewer = getattr(getattr(change.new, "current_user", None), "name", None)
+        visit = VISIT.get()
+        if viewer and (visit is None or visit.spawner is not self):
+            VISIT.set(Visit(self, FormPage(viewer, self.user.name, self.name)))
+
+    def refused(self, error: RequestError) -> SessionSpawnError:
+        """What the Hub is to tell. The form of this request, if it has one, shows it too."""
+        visit = VISIT.get()
+        if visit is not None and visit.spawner is self and visit.draft is not None:
+            visit.draft.errors = error.errors
+        return SessionSpawnError.refused(error)
 
     @default("options_form")
     def _default_options_form(self) -> Any:
@@ -77,13 +99,28 @@ class OptionDoors(HasTraits):
 
         return apply
 
+    def form_launched(self) -> None:
+        """This server runs: nothing that was typed for it is kept, and no task that began with
+        the request holds it either."""
+        self.drafts.launched(self.user.name, self.name)
+        visit = VISIT.get()
+        if visit is not None and visit.spawner is self:
+            visit.draft = None
+
     async def render_form(self) -> str:
         """The options form for this spawner's user, as HTML."""
         return await render_form(self)
 
-    async def _read_form(self, form: Mapping[str, list[Any]]) -> dict[str, Any]:
+    def _read_form(self, form: Mapping[str, list[Any]]) -> Awaitable[dict[str, Any]]:
         """The form as a spec. It is checked here too, by the one check there is: the Hub shows on
-        the form what is raised here, but only for a second what the start itself raises."""
+        the form what is raised here, but only for a second what the start itself raises.
+
+        Not a coroutine as a whole: the visit is to be seen by the request that called this.
+        """
+        ticket = str((form.get("ticket") or [""])[0])[:MAX_TICKET]
+        visit = Visit(self, FormPage.of_ticket(ticket, self.user.name, self.name))
+        VISIT.set(visit)
+        self._refuse_size(form)
         quick = (form.get("quick") or [""])[0]
         if quick == "last":
             options = start_again(self.orm_spawner.user_options)
@@ -91,13 +128,25 @@ class OptionDoors(HasTraits):
             options = {}
         else:
             options = spec_from_form(form)
-        self.forms.typed(form, options)
+        # A quick start leaves no field as typed: the form then shows the options themselves.
+        visit.draft = Draft.of({} if quick else form, options)
+        if visit.page is not None:
+            self.drafts.keep(visit.page, visit.draft)
+        return self._checked(options)
+
+    async def _checked(self, options: dict[str, Any]) -> dict[str, Any]:
         await self.check(options)
         return options
 
-    async def options_from_query(self, query_data: Mapping[str, list[Any]]) -> dict[str, Any]:
+    def _refuse_size(self, options: object) -> None:
+        if (error := size_error(options)) is not None:
+            raise self.refused(RequestError([error]))
+
+    def options_from_query(self, query_data: Mapping[str, list[Any]]) -> Awaitable[dict[str, Any]]:
         """A link fills the form and never starts anything by itself: a page of anybody's could
-        contain it. So this always raises, with what there is to put right or to look through."""
+        contain it. So this always raises, with what there is to put right or to look through.
+        It is shown to who followed it, once, and takes the place of nothing that was typed."""
+        self._refuse_size(query_data)
         try:
             form = form_from_link(query_data)
         except KeyError as error:
@@ -107,7 +156,12 @@ class OptionDoors(HasTraits):
                 status=400,
             ) from None
         options = spec_from_form(form)
-        self.forms.proposed(form, options)
+        visit = VISIT.get()
+        if visit is not None and visit.spawner is self:
+            visit.draft = Draft.of(form, options, from_link=True)
+        return self._proposed(options)
+
+    async def _proposed(self, options: dict[str, Any]) -> dict[str, Any]:
         await self.check(options)
         raise SessionSpawnError(
             "A link filled in this form. Look it through, then launch.", reason="link", status=200
@@ -126,6 +180,7 @@ class OptionDoors(HasTraits):
         """The one check of what was asked, whichever door it came through. Changes nothing of a
         start that is under way. Raises `SessionSpawnError` with every error.
         """
+        self._refuse_size(options)
         options, image_allowed = await self.read_image_option(dict(options or {}))
         context = await self.request_context(options)
         if image_allowed:
@@ -138,8 +193,7 @@ class OptionDoors(HasTraits):
                 raise RequestError([FieldError("count", "one_server", message)])
             return request
         except RequestError as error:
-            self.forms.refused(error.errors)
-            raise SessionSpawnError.refused(error) from None
+            raise self.refused(error) from None
 
     async def accept(self, options: dict[str, Any]) -> SessionRequest:
         """Checks what is about to be started. Raises `SessionSpawnError` with every error."""

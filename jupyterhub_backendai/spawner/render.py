@@ -12,8 +12,10 @@ from markupsafe import Markup
 from .._data import data_paths
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
+from ..model.spec import size_error
 from ..site.options import options_view, summary
 from .form import start_again
+from .forms import VISIT, Draft, Visit
 
 if TYPE_CHECKING:
     from .doors import OptionDoors
@@ -34,26 +36,41 @@ def json_for_script(data: Any) -> Markup:
 
 async def render_form(spawner: OptionDoors) -> str:
     """The form's inner HTML, filled with what was typed before or with this server's options."""
+    visit = VISIT.get()
+    if visit is None or visit.spawner.user.name != spawner.user.name:
+        visit = Visit(spawner, None)
+    # After an error the Hub asks the default server's spawner, whatever server was to start.
+    spawner = visit.spawner
     context = await spawner.request_context()
     view = await options_view(spawner.site, context)
-    forms = spawner.forms
-    last = spawner.orm_spawner.user_options if spawner.orm_spawner else None
-    view["last"] = _last(last, context)
-    view["draft"] = forms.fields or None
-    view["spec"] = forms.spec if forms.spec is not None else start_again(last)
-    view["errors"] = [error.as_dict() for error in forms.errors]
-    view["from_link"] = forms.from_link
+    kept = spawner.drafts.get(visit.page) if visit.page else None
+    draft = visit.draft or kept or Draft()
+    stored = spawner.orm_spawner.user_options if spawner.orm_spawner else None
+    last, note = _last(stored, context)
+    view["last"], view["note"] = last, note if draft.spec is None else ""
+    view["draft"] = draft.fields or None
+    view["spec"] = start_again(stored) if draft.spec is None else draft.spec
+    if size_error(view["spec"]) is not None:
+        view["spec"] = {}
+    view["errors"] = [error.as_dict() for error in draft.errors]
+    view["from_link"] = draft.from_link
+    view["kept"] = draft.from_link and kept is not None
+    view["viewer"] = visit.page.viewer if visit.page else ""
+    view["ticket"] = visit.page.ticket if visit.page else ""
     template = _templates().get_template("backendai/options_form.html")
     return template.render(view=view, view_json=json_for_script(view))
 
 
-def _last(last: Any, context: Context) -> dict[str, Any] | None:
-    """The last options with a line that describes them, if they can still be had."""
-    if not isinstance(last, dict) or not last:
-        return None
-    spec = start_again(last)
+def _last(stored: Any, context: Context) -> tuple[dict[str, Any] | None, str]:
+    """What this server had last, with a line that describes it; or why it cannot be had again."""
+    if not isinstance(stored, dict) or not stored:
+        return None, ""
+    if size_error(stored) is not None:
+        return None, "What was asked for here last cannot be read any more, so this form is empty."
+    spec = start_again(stored)
     try:
         request: SessionRequest = resolve(spec, context)
-    except RequestError:
-        return None
-    return {"spec": spec, "summary": summary(request, context.catalog)}
+    except RequestError as error:
+        why = error.errors[0].message
+        return None, f"What you had here last cannot be started as it was: {why}"
+    return {"spec": spec, "summary": summary(request, context.catalog)}, ""

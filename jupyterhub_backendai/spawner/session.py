@@ -21,7 +21,7 @@ from ..site.naming import random_name
 from ..site.options import summary
 from ..store import NotFound, Session
 from .doors import MAX_PLACES, PREPARE_TIMEOUT, OptionDoors
-from .errors import SessionSpawnError, for_people, log_in_one_line, why
+from .errors import for_people, log_in_one_line, why
 from .ready import wait_until_ready
 from .story import Story
 
@@ -175,7 +175,7 @@ class SessionSpawner(OptionDoors, Spawner):
         await self._until_it_answers(ip, port)
         self._session = await self.site.move(session.id, Status.RUNNING, Phase.START)
         self._story.tell("ready", "Ready", "This page takes you to your session.")
-        self.forms.launched()
+        self.form_launched()
         return ip, port
 
     async def _submit(self, request: SessionRequest) -> Session:
@@ -196,8 +196,7 @@ class SessionSpawner(OptionDoors, Spawner):
                 now=utcnow(),
             )
         except RequestError as error:
-            self.forms.refused(error.errors)
-            raise SessionSpawnError.refused(error) from None
+            raise self.refused(error) from None
 
     def _free_name(self, taken: frozenset[str]) -> str:
         """The server's own display name where it will do, else a random one."""
@@ -298,6 +297,11 @@ class SessionSpawner(OptionDoors, Spawner):
         """Each step of the start with its time; every open page reads it from the beginning."""
         async for event in self._story:
             yield event
+
+    @property
+    def told(self) -> dict[str, dict[str, Any]]:
+        """The newest news of each step of a start that is under way, for its page."""
+        return {} if self._story.over else self._story.told
 
     def clear_state(self) -> None:
         super().clear_state()

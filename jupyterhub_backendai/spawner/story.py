@@ -14,10 +14,15 @@ _PROGRESS = {
 
 
 class Story:
-    """An append-only list of progress events; each reader follows it from the beginning."""
+    """The newest news of each step, in the order of the news; readers follow it from the beginning.
+
+    A session may wait for a day and move up a thousand times, so news of a step takes the place of
+    older news of that step: who comes late reads each step once, who follows reads each change.
+    """
 
     def __init__(self) -> None:
-        self._events: list[dict[str, Any]] = []
+        self._news: dict[str, tuple[int, dict[str, Any]]] = {}  # by step: its number, and the event
+        self._number = 0
         self._changed = asyncio.Event()
         self._over = False
 
@@ -26,23 +31,30 @@ class Story:
         """Whether nothing more will be told."""
         return self._over
 
+    @property
+    def told(self) -> dict[str, dict[str, Any]]:
+        """The newest of each step, for a page that does not follow."""
+        return {step: dict(event["backendai"]) for step, (_, event) in self._news.items()}
+
     def tell(self, step: str, title: str, detail: str = "", position: int | None = None) -> None:
         """The start has reached `step` (or there is news of it). Texts are plain, not HTML."""
-        message = f"{title}: {detail}" if detail else title
-        self._events.append(
-            {
-                "progress": _PROGRESS[step],
-                "message": message,
-                "backendai": {
-                    "step": step,
-                    "state": "done" if step in {"asked", "placed", "ready"} else "now",
-                    "at": time.time(),
-                    "title": title,
-                    "detail": detail,
-                    "position": position,
-                },
-            }
-        )
+        now = time.time()
+        _, before = self._news.pop(step, (0, None))
+        self._number += 1
+        event = {
+            "progress": _PROGRESS[step],
+            "message": f"{title}: {detail}" if detail else title,
+            "backendai": {
+                "step": step,
+                "state": "done" if step in {"asked", "placed", "ready"} else "now",
+                "since": before["backendai"]["since"] if before else now,
+                "at": now,
+                "title": title,
+                "detail": detail,
+                "position": position,
+            },
+        }
+        self._news[step] = (self._number, event)
         self._wake()
 
     def end(self) -> None:
@@ -58,10 +70,13 @@ class Story:
         seen = 0
         while True:
             changed = self._changed
-            while seen < len(self._events):
+            # One at a time: while it is being read, what is behind it may be replaced.
+            news = next((news for news in self._news.values() if news[0] > seen), None)
+            if news is not None:
+                seen = news[0]
                 # A copy: the Hub's handler takes keys out of what it is given.
-                yield dict(self._events[seen])
-                seen += 1
-            if self._over:
+                yield dict(news[1])
+            elif self._over:
                 return
-            await changed.wait()
+            else:
+                await changed.wait()

@@ -21,7 +21,6 @@ SETTINGS = {
             *ENVIRONMENTS,
             {"name": "dies", "image": IMAGE, "command": ["sh", "-c", DIES]},
             {"name": "sleeps", "image": IMAGE, "command": ["sleep", "600"]},
-            {"name": "lacks", "image": IMAGE, "command": ["no-such-program"]},
             {"name": "gone", "image": "backendai-no-such-image:1"},
             {"name": "hung", "image": f"127.0.0.1:{HUNG}/lab/python:1"},
         ],
@@ -116,10 +115,6 @@ def test_a_server_that_never_answers(hub: Hub) -> None:
 
 def test_an_image_that_cannot_be_had(hub: Hub) -> None:
     assert "image of this session is not on its machine" in failed(hub, "hopeful", "gone")
-
-
-def test_an_image_without_the_program(hub: Hub) -> None:
-    assert "lacks the program that it is to run" in failed(hub, "curious", "lacks")
 
 
 def test_no_room_in_time(hub: Hub) -> None:

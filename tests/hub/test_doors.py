@@ -113,6 +113,42 @@ def test_the_form_keeps_what_was_typed(hub: Hub, user: str, browser: requests.Se
     nothing_came_of_it(hub)
 
 
+def test_a_draft_is_of_one_server_and_no_link_replaces_it(
+    hub: Hub, user: str, browser: requests.Session
+) -> None:
+    mine = f"spawn/{user}/drafted"
+    page = browser.get(f"{hub.url}/hub/{mine}").text
+    ticket = page.partition('name="ticket" value="')[2].partition('"')[0]
+    assert ticket.endswith(user)
+    page = post_form(
+        hub, browser, mine, {"ticket": ticket, "name": "typed-here", "ports": "80"}
+    ).text
+    assert "typed-here" in page
+    for path, typed in ((mine, True), (f"spawn/{user}/other-one", False), ("spawn", False)):
+        page = browser.get(f"{hub.url}/hub/{path}").text
+        assert ("typed-here" in page, "Port 80 cannot be opened" in page) == (typed, typed)
+    page = browser.get(f"{hub.url}/hub/{mine}?opt-name=from-a-link").text
+    assert "from-a-link" in page
+    assert "Back to what you had typed" in page
+    assert "typed-here" in browser.get(f"{hub.url}/hub/{mine}").text
+    nothing_came_of_it(hub)
+
+
+def test_what_is_too_large_is_refused_at_once(
+    hub: Hub, user: str, browser: requests.Session
+) -> None:
+    """And where the Hub has stored it all the same, the form says so and is there."""
+    huge = {"env": [{"name": "A", "value": "1"}] * 300_000, "preset": "x" * 1_000_000}
+    reply = hub.call("POST", f"users/{user}/servers/huge", json=huge)
+    assert reply.status_code == 400
+    assert "too long" in reply.json()["message"]
+    page = browser.get(f"{hub.url}/hub/spawn/{user}/huge", timeout=10)
+    assert page.status_code == 200
+    assert "cannot be read any more, so this form is empty" in page.text
+    assert len(page.text) < 300_000
+    nothing_came_of_it(hub)
+
+
 def test_a_link_fills_the_form_and_starts_nothing(
     hub: Hub, user: str, browser: requests.Session
 ) -> None:

@@ -24,7 +24,7 @@ from jupyterhub_backendai.model import rules
 from jupyterhub_backendai.model.errors import RequestError
 from jupyterhub_backendai.model.policy import Policy
 from jupyterhub_backendai.model.resolve import Context, KnownSession, SessionRequest, resolve
-from jupyterhub_backendai.model.spec import MAX_ERRORS
+from jupyterhub_backendai.model.spec import MAX_ERRORS, MAX_PARTS, MAX_TEXT, size_error
 
 LENIENT = context(Policy(manual_image=True, max_preopen_ports=100), agents=(), folders=FOLDERS)
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)
@@ -337,6 +337,38 @@ def test_what_no_json_could_bring_is_refused_too(options: Any) -> None:
     found = outcome(options, ALICE)
     assert isinstance(found, RequestError)
     check_refusal(found)
+
+
+class Counted(dict[str, Any]):
+    """An object that counts how many of its items were asked for."""
+
+    read = 0
+
+    def items(self) -> Any:
+        for pair in super().items():
+            self.read += 1
+            yield pair
+
+
+def test_size_is_told_before_anything_is_read() -> None:
+    at_most = {"env": {f"A{n}": "" for n in range(MAX_PARTS - 1)}}
+    assert size_error(at_most) is None
+    many = Counted({f"A{n}": "" for n in range(MAX_PARTS + 1)})
+    error = size_error(many)
+    assert error is not None
+    assert (error.field, error.code, many.read) == ("", "too_long", 0)
+    assert size_error({"a": "x" * (MAX_TEXT - 1)}) is None
+    error = size_error({"name": "x", "env": {"A": "x" * MAX_TEXT}})
+    assert error is not None
+    assert (error.field, error.code) == ("env", "too_long")
+    deep: Any = "x"
+    for _ in range(100_000):
+        deep = [deep]
+    error = size_error({"mounts": deep})
+    assert error is not None
+    assert (error.field, error.code) == ("mounts", "too_deep")
+    while isinstance(deep, list):
+        deep = deep[0]  # else its end would be a recursion of Python's own
 
 
 def test_nothing_in_the_catalog_is_changed_by_a_request() -> None:

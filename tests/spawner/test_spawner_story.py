@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-from jupyterhub_backendai.model.errors import FieldError
-from jupyterhub_backendai.spawner import forms
-from jupyterhub_backendai.spawner.forms import FormState
 from jupyterhub_backendai.spawner.story import STEPS, Story
 
 
@@ -76,63 +73,41 @@ async def test_what_a_reader_takes_out_is_there_for_the_next() -> None:
     assert again["progress"] == 5
 
 
-def test_progress_only_grows() -> None:
+async def test_progress_only_grows() -> None:
     story = Story()
     for step in STEPS:
         story.tell(step, step)
-    progress = [event["progress"] for event in story._events]
+    story.end()
+    progress = [event["progress"] for event in await follow(story)]
     assert progress == sorted(set(progress))
     assert progress[0] > 0
     assert progress[-1] < 100  # the Hub says 100 itself
 
 
-class ASite:
-    """Something that states can belong to."""
+async def test_a_long_wait_is_a_short_story() -> None:
+    """Hours in line are thousands of places; a page that opens then is told the newest one."""
+    story = Story()
+    story.tell("asked", "Asked")
+    following = story.__aiter__()
+    assert (await anext(following))["backendai"]["step"] == "asked"
+    places = []
+    for position in range(2000, 0, -1):
+        story.tell("queued", f"In line, #{position}", position=position)
+        places.append((await anext(following))["backendai"]["position"])
+    assert places == list(range(2000, 0, -1))  # who follows misses none
+    story.tell("placed", "Admitted")
+    story.end()
+    late = await follow(story)
+    assert titles(late) == ["Asked", "In line, #1", "Admitted"]
+    assert titles([event async for event in following]) == ["Admitted"]
+    assert [told["title"] for told in story.told.values()] == titles(late)
+    queued = late[1]["backendai"]
+    assert queued["since"] < queued["at"]  # how long it waits is told from its beginning
 
 
-ERROR = FieldError("name", "in_use", "Choose another.")
-
-
-def test_what_was_typed_survives_an_error_and_not_a_launch() -> None:
-    site: Any = ASite()
-    state = FormState.of(site, "alice")
-    state.typed({"name": ["train1"], "env_name": ["A", "B"]}, {"name": "train1"})
-    state.refused([ERROR])
-    again = FormState.of(site, "alice")
-    assert again.fields == {"name": ["train1"], "env_name": ["A", "B"]}
-    assert again.spec == {"name": "train1"}
-    assert again.errors == (ERROR,)
-    assert not again.from_link
-    again.launched()
-    after = FormState.of(site, "alice")
-    assert (after.fields, after.spec, after.errors) == ({}, None, ())
-
-
-def test_states_are_of_one_user_and_one_site() -> None:
-    site: Any = ASite()
-    other: Any = ASite()
-    FormState.of(site, "alice").typed({"name": ["x"]}, {})
-    assert FormState.of(site, "bob").fields == {}
-    assert FormState.of(other, "alice").fields == {}
-
-
-def test_a_new_form_forgets_the_old_errors() -> None:
-    state = FormState()
-    state.proposed({"cpu": ["2"]}, {"resources": {"cpu": "2"}})
-    assert state.from_link
-    state.refused([ERROR])
-    state.typed({"cpu": ["3"]}, {})
-    assert (state.errors, state.from_link) == ((), False)
-
-
-def test_old_and_huge_forms_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    site: Any = ASite()
-    state = FormState.of(site, "alice")
-    state.typed({"env_value": ["x" * forms.MAX_TYPED, "y"]}, {"env": []})
-    assert state.fields == {}
-    assert state.spec == {"env": []}
-    state.typed({"name": ["x"], "file": [b"data", {"body": b""}]}, {})  # type: ignore[list-item]
-    assert state.fields == {"name": ["x"], "file": []}
-    now = forms.time.monotonic()
-    monkeypatch.setattr(forms.time, "monotonic", lambda: now + forms.KEPT + 1)
-    assert FormState.of(site, "alice").fields == {}
+async def test_back_in_line_is_told_after_what_it_undoes() -> None:
+    story = Story()
+    for step in ("asked", "queued", "placed", "queued"):
+        story.tell(step, step)
+    story.end()
+    assert titles(await follow(story)) == ["asked", "placed", "queued"]

@@ -10,14 +10,15 @@ from sqlalchemy import func, select, text
 
 from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.policy import Policies
-from jupyterhub_backendai.model.resolve import SessionRequest
+from jupyterhub_backendai.model.request import SessionRequest, Work
 from jupyterhub_backendai.model.slots import GIB, Slots
-from jupyterhub_backendai.model.status import Status
-from jupyterhub_backendai.store import Session, Store
+from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.store import Session, SessionResult, Store
 from jupyterhub_backendai.store.tables import HELD, AgentRow, AllocationRow, HistoryRow, SessionRow
 
 NOW = datetime(2026, 12, 1, 9, 0, 0, 123456, tzinfo=timezone.utc)
 POLICIES, CATALOG = Policies(), Catalog()
+ON_THE_WAY = (Status.PREPARING, Status.CREATING, Status.RUNNING)
 
 
 def after(seconds: float) -> datetime:
@@ -51,6 +52,25 @@ def submit(store: Store, name: str, owner: str = "ana", **changes: Any) -> Sessi
     if not_before := facts.pop("not_before", None):
         facts["request"] = facts["request"].model_copy(update={"not_before": not_before})
     return store.submit(facts.pop("request"), **facts)
+
+
+def batch(*earlier: str, timeout: int | None = None, **more: Any) -> SessionRequest:
+    work = Work(command="make", timeout=timeout)
+    return request(type="batch", batch=work, depends_on=earlier, **more)
+
+
+def start(store: Store, session_id: str, seconds: float, upto: Status = Status.RUNNING) -> None:
+    """From its place on to `upto`."""
+    for status in ON_THE_WAY[: ON_THE_WAY.index(upto) + 1]:
+        store.move(session_id, status, phase=Phase.START, now=after(seconds))
+
+
+def end(store: Store, session_id: str, seconds: float, result: SessionResult) -> None:
+    """A running one ends with this result."""
+    for status in (Status.TERMINATING, Status.TERMINATED):
+        store.move(
+            session_id, status, phase=Phase.TERMINATE, now=after(seconds), result_of_work=result
+        )
 
 
 def run_pass(store: Store, seconds: float = 0) -> list[str]:

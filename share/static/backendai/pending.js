@@ -1,10 +1,9 @@
 // The page while a session starts: a story told by the Hub's progress events, with times that run.
 
 const page = $("#backendai-pending");
-const { user, server, base, progress, spawn, xsrf } = page.dataset;
+const { user, server, name, base, progress, xsrf } = page.dataset;
 const STORY = ["asked", "queued", "placed", "image", "container", "server", "ready"];
 const model = new URL(`${base}api/users/${encodeURIComponent(user)}/${server ? `servers/${encodeURIComponent(server)}` : "server"}`, location.href);
-const title = document.title;
 const heading = $("h1 .says", page);
 const steps = new Map(); // step -> { state, at, until, title, detail, position }
 
@@ -14,6 +13,12 @@ let over = false;
 let message = ""; // the last one of a failure, to show when nothing better comes
 let position = null;
 let before = null;
+
+/** What the tab says, for whoever looks elsewhere meanwhile. */
+function tab(state, says) {
+  document.title = says;
+  $("#bk-tab-icon").href = $("#bk-tab-icon").dataset[state];
+}
 
 const item = (step) => $(`[data-step="${step}"]`, page);
 const now = () => Date.now() / 1000;
@@ -47,10 +52,10 @@ function tell(event) {
 /** What an HTML message says, without its HTML. */
 const textOf = (html) => new DOMParser().parseFromString(html, "text/html").body.textContent;
 
-function advance({ step, state, at, title: says, detail, position: place }) {
+function advance({ step, state, since, at, title: says, detail, position: place }) {
   if (!STORY.includes(step)) return;
   const known = steps.get(step);
-  steps.set(step, { state, at: known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
+  steps.set(step, { state, at: since ?? known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
   for (const earlier of STORY.slice(0, STORY.indexOf(step))) {
     const entry = steps.get(earlier);
     if (entry && entry.state !== "done") Object.assign(entry, { state: "done", until: at ?? now() });
@@ -91,7 +96,7 @@ function render() {
   });
   if (!over) {
     heading.textContent = position ? "is in line" : "is starting";
-    document.title = position ? `(#${position}) ${title}` : title;
+    tab(steps.get("queued")?.state === "now" ? "waiting" : "starting", position ? `(#${position}) ${name}` : `Starting: ${name}`);
     const spoken = last ? [last.title, last.detail].filter(Boolean).join(". ") : "";
     if ($("#bk-spoken").textContent !== spoken) $("#bk-spoken").textContent = spoken;
   }
@@ -148,8 +153,8 @@ async function ended(again = false) {
 function ready() {
   over = true;
   heading.textContent = "is ready";
-  document.title = `Ready: ${title}`;
-  if (document.hidden && window.Notification?.permission === "granted") new Notification(`${page.dataset.name} is ready`);
+  tab("ready", `Ready: ${name}`);
+  if (document.hidden && window.Notification?.permission === "granted") new Notification(`${name} is ready`);
   window.location.reload(); // the Hub answers with the way to the server
 }
 
@@ -159,13 +164,13 @@ function finish(says, why = "") {
   source?.close();
   page.classList.add("failed");
   heading.textContent = says;
-  document.title = `${page.dataset.name} ${says}`;
+  tab("failed", `${name} ${says}`);
   $("#bk-cancel", page).hidden = $("#bk-waiting", page).hidden = true;
   $("#bk-tell", page).hidden = $("#bk-leave", page).hidden = true;
   const box = $("#bk-over", page);
   box.hidden = false;
   box.classList.add(why ? "alert-danger" : "alert-secondary");
-  $(".bk-said", box).textContent = why ? why.replace(/^Spawn failed: /, "") : "Nothing of it is running. Your settings are kept.";
+  $(".bk-said", box).textContent = why ? why.replace(/^Spawn failed: /, "") : "You cancelled it. Nothing of it is running, and the form has what you asked for.";
   $("#bk-spoken").textContent = "";
   render();
   box.focus();

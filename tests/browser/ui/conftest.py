@@ -61,32 +61,46 @@ async def contexts(browser: Browser) -> Any:
     return context
 
 
+@pytest.fixture(scope="module")
+def idle() -> dict[tuple[bool, bool], list[Page]]:
+    """Tabs that no test has now, by (dark, JavaScript): opening one is half of a short test."""
+    return {}
+
+
 @pytest.fixture
-async def tab(contexts: Any, site: Any, request: pytest.FixtureRequest) -> AsyncIterator[Any]:
-    """Makes tabs. A script error in any of them fails the test.
+async def tab(
+    contexts: Any, idle: Any, site: Any, request: pytest.FixtureRequest
+) -> AsyncIterator[Any]:
+    """Gives tabs, each as good as new. A script error in any of them fails the test.
 
     With SCREENSHOTS set to a folder, the last state of each is kept there.
     """
-    pages: list[Page] = []
+    taken: list[tuple[tuple[bool, bool], Page]] = []
     errors: list[str] = []
+
+    def note(error: Any) -> None:
+        errors.append(str(error))
 
     async def new(
         width: int = 1200, height: int = 900, *, dark: bool = False, js: bool = True
     ) -> Page:
-        page = await (await contexts(dark, js)).new_page()
+        kept = idle.setdefault((dark, js), [])
+        page = kept.pop() if kept else await (await contexts(dark, js)).new_page()
         await page.set_viewport_size({"width": width, "height": height})
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        pages.append(page)
+        page.on("pageerror", note)
+        taken.append(((dark, js), page))
         return page
 
     yield new
     folder = os.environ.get("SCREENSHOTS")
-    for number, page in enumerate(pages):
+    for number, (kind, page) in enumerate(taken):
         if folder:
             path = f"{folder}/{request.node.name}-{number}.png"
             await page.screenshot(path=path, full_page=True)
-    for page in pages:
         if page.url.startswith(site.url):
-            await page.evaluate("try { localStorage.clear() } catch {}")
-        await page.close()
+            await page.evaluate("try { localStorage.clear(); sessionStorage.clear() } catch {}")
+        await page.unroute_all()
+        await page.goto("about:blank")
+        page.remove_listener("pageerror", note)
+        idle[kind].append(page)
     assert not errors

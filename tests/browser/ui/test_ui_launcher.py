@@ -9,11 +9,14 @@ from playwright.async_api import expect
 from ui_payload import SPEC, error, view
 from ui_steps import card, fill_all, focused, launch_anyway, verdict, visit
 
+from jupyterhub_backendai.model import rules
+
 pytestmark = pytest.mark.browser
 
 SMALL = {
-    "type": ["interactive"], "name": [""], "project": [""], "environment": ["python"],
-    "version.python": ["3.13"], "resource_group": ["default"], "preset": ["small"],
+    "ticket": ["the-ticket"], "type": ["interactive"], "name": [""], "project": [""],
+    "environment": ["python"], "version.python": ["3.13"], "preset": ["small"],
+    "resource_group": ["default"],
     "agent": ["auto"], "omp": [""], "openblas": [""], "new_folder": [""], "ports": [""],
 }  # fmt: skip
 
@@ -125,6 +128,8 @@ async def test_quick_start_with_a_new_folder_starts_the_same(tab: Any, site: Any
 
 async def test_custom_numbers_and_undo(tab: Any, site: Any) -> None:
     page = await visit(await tab(), site, "#step=2")
+    await expect(page.locator("[data-gpus-of]")).to_be_hidden()  # of a group without GPUs
+    await expect(page.locator("#bk-fgpu")).to_be_hidden()
     custom = page.locator("[data-presets-of=default] .bk-custom")
     await expect(custom).to_be_hidden()
     await page.fill("#bk-mem", "24")
@@ -142,6 +147,11 @@ async def test_verdict_on_numbers(tab: Any, site: Any) -> None:
     page = await visit(await tab(), site, "#step=2&resource_group=gpu-lab&preset=gpu-small")
     says = page.locator("#bk-verdict")
     await expect(says).to_contain_text("Starts now")
+    gpus = page.locator("[data-gpus-of=gpu-lab] li")
+    await expect(gpus).to_contain_text(["1.5 of 20", "1 of 20"])
+    await expect(gpus).to_contain_text(["has room for this", "has room for this"])
+    await page.fill("#bk-fgpu", "1.5")
+    await expect(gpus).to_contain_text(["has room for this", "no room for this now"])
     await page.fill("#bk-fgpu", "2")
     await expect(says).to_contain_text("Waits in the queue")
     await expect(says).to_contain_text(
@@ -150,11 +160,13 @@ async def test_verdict_on_numbers(tab: Any, site: Any) -> None:
     await page.click("text=1.5 FGPU starts now")
     await expect(says).to_contain_text("Starts now")
     await page.fill("#bk-mem", "64")
-    await expect(says).to_contain_text("Not now: 40 GB is left to you")
+    await expect(says).to_contain_text("Not now: 40 GB of memory is left to you")
     await page.fill("#bk-mem", "500")
     await page.press("#bk-mem", "Tab")
     await expect(says).to_contain_text("Put one thing right")
-    await expect(page.locator("#bk-mem-error")).to_contain_text("the most is 128 GB")
+    await expect(page.locator("#bk-mem-error")).to_contain_text(
+        "Never fits: the largest machine of gpu-lab has 128 GB of memory."
+    )
     await expect(page.locator("#bk-mem")).to_have_attribute("aria-invalid", "true")
     await page.click("#bk-skip")
     await expect(page.locator("#bk-launch")).to_be_disabled()
@@ -250,21 +262,35 @@ async def test_what_concerns_no_field_does_not_hold_launch_back(tab: Any, site: 
     await expect(page.locator("#bk-launch")).to_be_enabled()
 
 
+NAMES = ["abc", "abcd", "a.-b", "-abc", "abc-", "a b c", "añbc", "_a_1", "a" * 64, "[a](b)", "a/bc"]
+
+
 async def test_constraints_are_told_at_the_field(tab: Any, site: Any) -> None:
     page = await visit(await tab(), site)
     await page.fill("#bk-name", "a b")
     await expect(page.locator("#bk-name-error")).to_be_empty()  # not while typing
     await page.press("#bk-name", "Tab")
     await expect(page.locator("#bk-name-error")).to_contain_text("4 to 64 letters")
+    judged = await page.evaluate(
+        """(names) => names.map((name) => {
+      document.querySelector("#bk-name").value = name;
+      return document.querySelector("#bk-name").checkValidity();
+    })""",
+        NAMES,
+    )
+    assert judged == [rules.SESSION_NAME.matches(name) for name in NAMES]  # one rule, read alike
+    assert len(set(judged)) == 2
+    await page.fill("#bk-name", "lab4")
     await page.click(".bk-rail >> text=Network")
-    await page.fill("#bk-ports", "8080, 80, 8888")
+    await page.fill("#bk-ports", "8080, 80, 8888, x, 9000:9002")
     await page.press("#bk-ports", "Tab")
-    await expect(page.locator("#bk-port-tags .bad")).to_have_text(["80", "8888"])
+    await expect(page.locator("#bk-port-tags .bad")).to_have_text(["80", "8888", "x"])
     await expect(page.locator("#bk-ports-error")).to_contain_text(
         "Use a number from 1024 to 65535."
     )
     await page.click("[aria-label='Remove 80']")
-    await expect(page.locator("#bk-ports")).to_have_value("8080, 8888")
+    await expect(page.locator("#bk-ports")).to_have_value("8080, 8888, x, 9000:9002")
+    await expect(page.locator("#bk-ports-error")).to_have_text("Port 8888 is used by Jupyter.")
 
 
 # --- nothing typed is lost

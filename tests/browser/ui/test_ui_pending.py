@@ -11,6 +11,8 @@ import pytest
 from playwright.async_api import Page, expect
 from ui_harness import environment, page_context, person
 
+from jupyterhub_backendai.spawner.story import Story
+
 pytestmark = pytest.mark.browser
 
 
@@ -33,6 +35,15 @@ async def visit(page: Page, site: Any, server: str = "lab4", user: str = "mkim")
     await page.goto(f"{site.url}/hub/spawn-pending/{user}/{server}")
     await page.wait_for_function("window._jupyterhub_page_loaded")
     return page
+
+
+async def icon(page: Page) -> str:
+    """The state that the tab's icon shows; it is part of the page, and comes from nowhere else."""
+    return await page.evaluate("""() => {
+      const link = document.querySelector("#bk-tab-icon");
+      const shown = (state) => link.dataset[state] === link.href;
+      return link.href.startsWith("data:image/svg+xml,") && Object.keys(link.dataset).find(shown);
+    }""")
 
 
 # --- cancel
@@ -73,7 +84,7 @@ async def test_ready_after_a_cancel_is_not_believed(tab: Any, site: Any) -> None
     await acting.click("#bk-cancel")
     for page in (acting, watching):
         await expect(page.locator("h1")).to_contain_text("was cancelled")
-        await expect(page.locator("#bk-over")).to_contain_text("Your settings are kept.")
+        await expect(page.locator("#bk-over")).to_contain_text("has what you asked for")
         assert "spawn-pending" in page.url
     assert ("GET", "/hub/api/users/mkim/servers/lab4", "the-token") in site.calls
 
@@ -97,6 +108,7 @@ async def test_place_in_line_and_times(tab: Any, site: Any) -> None:
     site.events, site.server = [ASKED, QUEUED], {"ready": False, "pending": "spawn"}
     page = await visit(await tab(), site)
     await expect(page).to_have_title("(#3) lab4-attention")
+    assert await icon(page) == "waiting"
     await expect(page.locator("h1")).to_have_text("lab4-attention is in line")
     await expect(page.locator("#bk-place")).to_contain_text("#3")
     row = page.locator("[data-step=queued]")
@@ -110,7 +122,8 @@ async def test_place_in_line_and_times(tab: Any, site: Any) -> None:
         event("placed", "done", "Placed on cpu-01"),
         event("image", "now", "Downloading the image"),
     ]
-    await expect(page).to_have_title("lab4-attention")
+    await expect(page).to_have_title("Starting: lab4-attention")
+    assert await icon(page) == "starting"
     await expect(page.locator("h1")).to_have_text("lab4-attention is starting")
     await expect(page.locator("[data-step=image]")).to_be_visible()
     await expect(row).to_have_class("done")
@@ -142,6 +155,8 @@ async def test_failed_says_why_and_leads_back_to_this_form(tab: Any, site: Any) 
     await expect(page.locator("#bk-cancel")).to_be_hidden()
     link = page.get_by_role("link", name="Edit and start again")
     await expect(link).to_have_attribute("href", "/hub/spawn/mkim/lab4")
+    await expect(page).to_have_title("lab4-attention did not start")
+    assert await icon(page) == "failed"
 
 
 async def test_messages_are_never_markup(tab: Any, site: Any) -> None:
@@ -168,17 +183,27 @@ async def test_a_lost_stream_is_taken_up_again(tab: Any, site: Any) -> None:
     await expect(page.locator("[data-step=queued]")).to_have_class("now")
 
 
-@pytest.mark.parametrize("width", [390, 320])
-async def test_no_sideways_scroll_on_a_phone(tab: Any, site: Any, width: int) -> None:
+async def test_no_sideways_scroll_on_a_phone(tab: Any, site: Any) -> None:
     site.events, site.server = [ASKED, QUEUED], {"ready": False, "pending": "spawn"}
-    page = await visit(await tab(width, 700, dark=True), site)
+    page = await visit(await tab(390, 700, dark=True), site)
     await expect(page.locator("#bk-place")).to_be_visible()
-    assert await page.evaluate("document.documentElement.scrollWidth") == width
+    for width in (390, 320):
+        await page.set_viewport_size({"width": width, "height": 700})
+        assert await page.evaluate("document.documentElement.scrollWidth") == width
 
 
 async def test_without_javascript_the_page_looks_again(tab: Any, site: Any) -> None:
+    story = Story()
+    story.tell("asked", "Asked", "Python 3.13 in default")
+    story.tell("queued", "In line, #3", "Waiting for <2> CPU cores.", position=3)
+    site.told = story.told
     page = await tab(js=False)
     await page.goto(f"{site.url}/hub/spawn-pending/mkim/lab4")
+    await expect(page).to_have_title("(#3) lab4-attention")
+    await expect(page.locator("h1")).to_have_text("lab4-attention is in line")
+    await expect(page.locator("li.done")).to_contain_text("Python 3.13 in default")
+    await expect(page.locator("[aria-current=step]")).to_contain_text("Waiting for <2> CPU cores.")
+    await expect(page.get_by_role("link", name="Look now")).to_be_visible()
     assert await page.locator("meta[http-equiv=refresh]").get_attribute("content") == "5"
     await expect(page.locator("#bk-cancel")).to_be_hidden()
 

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
 from markupsafe import Markup
+from ui_payload import as_served
 
 ROOT = Path(__file__).resolve().parents[3]
 OURS = [ROOT / "templates", ROOT / "share/static"]
@@ -51,6 +52,7 @@ def safe_json(data: Any) -> Markup:
 def options_form(view: dict[str, Any]) -> str:
     """The options form as the spawner renders it."""
     template = environment().get_template("backendai/options_form.html")
+    view = as_served(view)
     return template.render(view=view, view_json=safe_json(view))
 
 
@@ -83,6 +85,7 @@ class Site:
     viewer: str = "mkim"
     message: str = ""
     events: list[dict[str, Any]] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)  # as of the making of the pending page
     hold: threading.Event = field(default_factory=threading.Event)  # end of the event stream
     server: dict[str, Any] | None = field(default_factory=dict)
     failed: dict[str, Any] = field(default_factory=dict)
@@ -103,7 +106,9 @@ class Site:
     def pending_page(self, user: str, name: str) -> str:
         if self.server and self.server.get("ready"):
             return "<h1>JupyterLab</h1>"  # the Hub's redirect
-        spawner = SimpleNamespace(name=name, display_name="lab4-attention", user_options={})
+        spawner = SimpleNamespace(
+            name=name, display_name="lab4-attention", user_options={}, told=self.told
+        )
         progress = f"/hub/api/users/{user}/servers/{name}/progress?_xsrf=the-token"
         return self.template("spawn_pending.html").render(
             page_context(user=person(user), spawner=spawner, progress_url=progress)
@@ -207,6 +212,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
+        self.wfile.write(b"retry: 50\n\n")  # milliseconds until a browser asks again, not 3000
         sent = 0
         try:
             while True:

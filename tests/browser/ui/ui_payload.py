@@ -5,6 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from jupyterhub_backendai.model.catalog import Environment
+from jupyterhub_backendai.model.slots import SLOT_NAMES, Slots, format_slot
+from jupyterhub_backendai.site import form_rules
+
 GIB = 2**30
 
 
@@ -26,13 +30,42 @@ def preset(
     }
 
 
-def limits(
-    most: float, free: float | None, left: float | None, unit: int, why: str = ""
-) -> dict[str, Any]:
-    def raw(amount: float | None) -> int | None:
-        return None if amount is None else int(amount * unit)
+def limits(most: float, free: float, left: float | None, unit: int) -> dict[str, int | None]:
+    return {
+        "most": int(most * unit),
+        "free": int(free * unit),
+        "left": None if left is None else int(left * unit),
+    }
 
-    return {"most": raw(most), "free": raw(free), "left": raw(left), "why": why}
+
+def judged(group: dict[str, Any]) -> dict[str, Any]:
+    """A group with what the server judges by: real sentences on made-up figures."""
+    limits, name = group["limits"], group["name"]
+    left = {slot: limits[slot]["left"] for slot in SLOT_NAMES}
+
+    def never(most: dict[str, int], whose: str) -> list[dict[str, Any]]:
+        text = f"Never fits: {whose} has "
+        return [
+            form_rules.bound(slot, most[slot], "never", f"{text}{format_slot(slot, most[slot])}.")
+            for slot in SLOT_NAMES
+        ]
+
+    def free(agents: list[dict[str, Any]]) -> list[Slots]:
+        return [Slots(**agent["free"]) for agent in agents if agent["available"]]
+
+    ends = never(
+        {slot: limits[slot]["most"] for slot in SLOT_NAMES}, f"the largest machine of {name}"
+    )
+    made = group | form_rules.judged(ends, left, free(group["agents"]), group["waiting"], name)
+    made["agents"] = [
+        agent
+        | form_rules.judged(
+            never(agent["capacity"], agent["name"]), left, free([agent]), group["waiting"], name,
+            agent["name"],
+        )
+        for agent in group["agents"]
+    ]  # fmt: skip
+    return made
 
 
 DEFAULT_GROUP: dict[str, Any] = {
@@ -53,8 +86,8 @@ DEFAULT_GROUP: dict[str, Any] = {
     "capacity": amounts(64, 256),
     "free": amounts(20, 96),
     "limits": {
-        "cpu": limits(32, 20, 16, 1000, "the largest machine of default"),
-        "mem": limits(128, 96, 40, GIB, "the largest machine of default"),
+        "cpu": limits(32, 20, 16, 1000),
+        "mem": limits(128, 96, 40, GIB),
         "shm": limits(128, 96, None, GIB),
         "fgpu": limits(0, 0, 0, 1000),
     },
@@ -90,10 +123,10 @@ GPU_GROUP: dict[str, Any] = {
     "capacity": amounts(128, 1024, 40),
     "free": amounts(56, 482, 7.5),
     "limits": {
-        "cpu": limits(32, 44, 16, 1000, "your limit for one session"),
-        "mem": limits(128, 402, 40, GIB, "your limit for one session"),
+        "cpu": limits(32, 44, 16, 1000),
+        "mem": limits(128, 402, 40, GIB),
         "shm": limits(128, 402, None, GIB),
-        "fgpu": limits(6, 1.5, 3, 1000, "your limit for one session"),
+        "fgpu": limits(6, 1.5, 3, 1000),
     },
     "has_fgpu": True,
     "presets": [
@@ -102,6 +135,19 @@ GPU_GROUP: dict[str, Any] = {
         preset("gpu-pair", 16, 96, 10, code="never", text="Never fits: your limit is 6 FGPU."),
     ],
 }
+
+
+def least(name: str, title: str, **minimum: Any) -> dict[str, Any]:
+    """What an environment needs, and the ports of its apps."""
+    environment = Environment(
+        name=name, title=title, versions=({"name": "1", "image": "lab/x:1"},), minimum=minimum,
+        apps=({"name": "tensorboard", "title": "TensorBoard", "port": 6006},),
+    )  # type: ignore[arg-type] # fmt: skip
+    return {
+        "needs": form_rules.needs(environment),
+        "closed_ports": form_rules.ports_of_apps(environment),
+    }
+
 
 SPEC: dict[str, Any] = {
     "name": None, "type": "interactive", "environment": "python", "version": "3.13", "image": None,
@@ -120,7 +166,7 @@ VIEW: dict[str, Any] = {
                 {"name": "3.13", "image": "lab/python:3.13", "description": "current"},
                 {"name": "3.12", "image": "lab/python:3.12", "description": ""},
             ],
-            "minimum": {"cpu": 1000, "mem": GIB, "shm": None, "fgpu": None},
+            **least("python", "Python", cpu=1, mem="1g"),
             "apps": [{"name": "terminal", "title": "Terminal", "port": None}],
         },
         {
@@ -132,13 +178,13 @@ VIEW: dict[str, Any] = {
                 {"name": "2.8", "image": "lab/pytorch:2.8-py312-cuda12",
                  "description": "Python 3.12, CUDA 12"},
             ],
-            "minimum": {"cpu": 2000, "mem": 8 * GIB, "shm": None, "fgpu": None},
+            **least("pytorch", "PyTorch", cpu=2, mem="8g"),
             "apps": [{"name": "tensorboard", "title": "TensorBoard", "port": 6006}],
         },
         {
             "name": "r", "title": "R", "description": "4.5, tidyverse", "icon": "chart-line",
             "versions": [{"name": "default", "image": "lab/r:4.5", "description": ""}],
-            "minimum": {"cpu": None, "mem": None, "shm": None, "fgpu": None}, "apps": [],
+            **least("r", "R"), "apps": [],
         },
     ],
     "manual_image": False,
@@ -153,17 +199,19 @@ VIEW: dict[str, Any] = {
     ],
     "folders_enabled": True,
     "folder_limit": {"most": 20, "used": 5},
-    "ports": {
-        "most": 10, "from": 1024, "to": 65535,
-        "reserved": {"2000": "the session itself", "8888": "Jupyter", "7681": "the terminal"},
-    },
-    "threads": {"most": 1000},
+    "rules": form_rules.field_rules(),
+    "ports": form_rules.port_rules(10),
     "home": "/home/work",
     "last": None,
     "default": {
         "summary": "Python 3.13, 2 cores, 4 GB",
         "verdict": {"code": "now", "text": "Starts now.", "ahead": 0},
     },
+    "viewer": "mkim",
+    "ticket": "the-ticket",
+    "kept": False,
+    "from_link": False,
+    "note": "",
     "draft": None,
     "spec": SPEC,
     "errors": [],
@@ -175,6 +223,11 @@ def view(**changes: Any) -> dict[str, Any]:
     made = copy.deepcopy(VIEW)
     made["spec"] |= changes.pop("spec", {})
     return made | copy.deepcopy(changes)
+
+
+def as_served(made: dict[str, Any]) -> dict[str, Any]:
+    """The site as the server would send it now, after a test changed its figures."""
+    return made | {"resource_groups": [judged(group) for group in made["resource_groups"]]}
 
 
 def error(field: str, message: str, code: str = "bad") -> dict[str, str]:

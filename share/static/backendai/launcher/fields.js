@@ -116,7 +116,11 @@ function fromHash() {
 // The draft: of this tab, for this page. Once it is posted, the server keeps what was typed, and the
 // values of variables leave the storage, which the pages of a user's server could read.
 
-const draftKey = `backendai-draft:${location.pathname}`;
+// What was followed as a link has a draft of its own, and so has whoever else signs in in this tab.
+
+const followed = new URLSearchParams(location.search);
+for (const name of ["_xsrf", "next", "display_name"]) followed.delete(name);
+const draftKey = ["backendai-draft", view.viewer ?? "", location.pathname, followed].join(":");
 
 function keepDraft(step, posted = false) {
   const entries = read().map(([name, value]) => [name, posted && name === SECRET ? "" : value]);

@@ -56,16 +56,14 @@ function problems() {
     if (document.activeElement === control && !control.dataset.left) continue;
     add(control.dataset.field, control.title || control.validationMessage, control);
   }
-  for (const slot of ["cpu", "mem"]) {
-    const least = environment()?.minimum?.[slot] ?? 0;
-    if (!chosen("image") && amount(slot) !== null && amount(slot) < least) {
-      add(`resources.${slot}`, `${environment().title || environment().name} needs at least ${AMOUNT[slot](least)}${slot === "mem" ? " of memory" : ""}.`, amountInput(slot));
-    }
+  for (const { slot, least, text } of chosen("image") ? [] : environment()?.needs ?? []) {
+    if (amountInput(slot) && amount(slot) !== null && amount(slot) < least) add(`resources.${slot}`, text, amountInput(slot));
   }
   const v = verdict();
   if (v.code === "never") add(isCustom() && v.slot ? `resources.${v.slot}` : "preset", v.text, isCustom() && v.slot ? amountInput(v.slot) : $("#bk-preset"));
-  if (amount("shm") !== null && amount("mem") !== null && amount("shm") > amount("mem")) {
-    add("resources.shm", `Shared memory is part of memory, so it cannot be more than ${AMOUNT.mem(amount("mem"))}.`, amountInput("shm"));
+  const whole = amount(view.rules.shm.within);
+  if (amount("shm") !== null && whole !== null && amount("shm") > whole) {
+    add("resources.shm", view.rules.shm.text.replace("{mem}", AMOUNT.mem(whole)), amountInput("shm"));
   }
   const wrongPort = ports().find((p) => p.wrong);
   if (wrongPort && !(document.activeElement === field("ports") && !field("ports").dataset.left)) add("preopen_ports", wrongPort.wrong, field("ports"));

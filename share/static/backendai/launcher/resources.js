@@ -35,8 +35,8 @@ function usePreset() {
   }
 }
 
-const tooSmall = (p, minimum = environment()?.minimum ?? {}) =>
-  ["cpu", "mem"].find((slot) => p[slot] < (minimum[slot] ?? 0)) ?? null;
+/** What amounts have too little of for the environment: an entry of its `needs`. */
+const tooSmall = (amounts) => environment()?.needs.find(({ slot, least }) => amounts[slot] < least) ?? null;
 
 /** Shows the presets of the chosen group; keeps the preset of that name, or takes the first that fits. */
 function groupChanged(wanted = chosen("preset"), keepNumbers = false) {
@@ -72,49 +72,30 @@ function environmentChanged() {
   }
 }
 
-// The verdict on amounts, by the figures that came with the page.
+// The verdict on amounts: the first of the server's bounds that they are over, in its own words.
 
 function judge(amounts) {
   const g = group();
-  if (!g) return { code: "never", text: "There is no resource group for you.", why: "" };
-  const label = g.title || g.name;
-  const counted = ["cpu", "mem", "fgpu"].filter((slot) => amounts[slot]);
-  for (const slot of counted) {
-    const { most, why } = g.limits[slot];
-    if (amounts[slot] > most) {
-      return { code: "never", slot, text: `Never fits: asks ${AMOUNT[slot](amounts[slot])}, the most is ${AMOUNT[slot](most)}.`, why: why ? `That is ${why}.` : "" };
-    }
-  }
-  for (const slot of counted) {
-    const { left } = g.limits[slot];
-    if (left !== null && left !== undefined && amounts[slot] > left) {
-      return { code: "waits", slot, text: `Not now: ${AMOUNT[slot](left)} ${slot === "cpu" && left !== 1000 ? "are" : "is"} left to you.`, why: "End a session or ask for less." };
-    }
-  }
-  const agent = $("#bk-agent-col")?.hidden ? "auto" : chosen("agent") || "auto";
-  const agents = g.agents.filter((a) => a.available && (agent === "auto" || a.name === agent));
-  if (!agents.some((a) => counted.every((slot) => amounts[slot] <= a.free[slot]))) {
-    const where = agent === "auto" ? `No machine of ${label}` : agent;
-    const slot = counted.find((s) => agents.every((a) => amounts[s] > a.free[s]));
-    const best = slot && Math.max(0, ...agents.map((a) => a.free[slot]));
-    const why = slot
-      ? `${where} ${agent === "auto" ? "has" : "does not have"} ${AMOUNT[slot](amounts[slot])} free${agent === "auto" ? `; the most is ${AMOUNT[slot](best)}` : `, but ${AMOUNT[slot](best)}`}.`
-      : `${where} ${agent === "auto" ? "has" : "does not have"} all of it free at once.`;
-    return { code: "waits", slot, text: ahead(g.waiting), why };
-  }
-  if (g.waiting) return { code: "waits", text: ahead(g.waiting), why: `Others wait in ${label}, and who came first goes first.` };
-  return { code: "now", text: "Starts now.", why: "" };
+  if (!g) return view.rules.nowhere;
+  const agent = $("#bk-agent-col")?.hidden === false ? g.agents.find((a) => a.name === chosen("agent")) : null;
+  const place = agent ?? g;
+  const over = place.bounds.find((bound) => amounts[bound.slot] > bound.over);
+  if (over) return { ...over, why: over.why.replace("{asked}", AMOUNT[over.slot](amounts[over.slot])) };
+  const agents = agent ? [agent] : g.agents;
+  if (agents.some((a) => a.available && roomFor(amounts, a.free))) return place.otherwise;
+  return agents.length && !agents.some((a) => roomFor(amounts, a.capacity)) ? place.apart : place.together;
 }
 
-const ahead = (waiting) => (waiting ? `Waits, ${waiting} ahead of you.` : "Waits in the queue.");
+const roomFor = (amounts, room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
+
+const ahead = (others) => (others ? view.rules.ahead.replace("{ahead}", others) : view.rules.in_line);
 const amounts = () => Object.fromEntries(SLOTS.map((slot) => [slot, amount(slot)]));
 
-/** The verdict on the form: the server's own words for a preset as it is, else by the figures. */
+/** The verdict on the form: the server's own words for a preset as it is, else by its bounds. */
 function verdict() {
   const p = preset();
   const auto = (chosen("agent") || "auto") === "auto";
-  const mine = judge(amounts());
-  if (!p || isCustom() || !auto) return mine;
+  if (!p || isCustom() || !auto) return judge(amounts());
   const { code, text, ahead: others } = p.verdict;
   return code === "waits" ? { code, text: ahead(others), why: text } : { code, text, why: "" };
 }
@@ -165,7 +146,7 @@ function hint(slot, limits, step) {
   const place = $(`[data-slot="${slot}"] .hint`), input = amountInput(slot);
   const now = judge(amounts());
   const best = Math.floor(Math.min(limits.free ?? Infinity, limits.left ?? Infinity) / step) * step;
-  const better = now.code !== "now" && now.slot === slot && best > 0 && best >= (environment()?.minimum?.[slot] ?? 0)
+  const better = now.code !== "now" && now.slot === slot && best > 0 && !tooSmall({ [slot]: best })
     && judge({ ...amounts(), [slot]: best }).code === "now";
   place.hidden = !better;
   if (!better) return;
@@ -178,6 +159,21 @@ function hint(slot, limits, step) {
 function setAmount(slot, raw) {
   amountInput(slot).value = shown(slot, raw);
   for (const type of ["input", "change"]) amountInput(slot).dispatchEvent(new Event(type, { bubbles: true }));
+}
+
+/** The machines of the group with GPUs, and which of them have room for all that is asked. */
+function renderGpus() {
+  const asked = amounts();
+  for (const panel of $$("[data-gpus-of]")) {
+    panel.hidden = panel.dataset.gpusOf !== group()?.name;
+    if (panel.hidden) continue;
+    for (const row of $$("[data-agent]", panel)) {
+      const agent = group().agents.find((a) => a.name === row.dataset.agent);
+      const fits = agent.available && roomFor(asked, agent.free);
+      row.classList.toggle("fit", fits);
+      $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : agent.available ? ["no room for this now"] : []));
+    }
+  }
 }
 
 function renderResources() {
@@ -195,14 +191,14 @@ function renderResources() {
     for (const input of $$("input[name=preset]", cards)) {
       const p = group().presets.find((other) => other.name === input.value);
       const short = p && tooSmall(p);
-      const v = short && !("never" in input.dataset)
-        ? { code: "never", text: `Too small: ${environment().title || environment().name} needs ${AMOUNT[short](environment().minimum[short])}.` } : p.verdict;
+      const v = short && !("never" in input.dataset) ? { code: "never", text: `Too small: ${short.text}` } : p.verdict;
       const place = $(".verdict", input.parentElement);
       place.className = `verdict ${LOOK[v.code]?.[1] ?? "bk-warn"}`;
       place.replaceChildren(icon(LOOK[v.code]?.[0] ?? "hourglass-half", "me-1"), v.text.replace(/\.$/, ""));
     }
   }
   SLOTS.forEach(renderSlot);
+  renderGpus();
   const threads = ["omp", "openblas"].map((name) => chosen(name)).filter(Boolean);
   const agent = chosen("agent") || "auto";
   const says = [

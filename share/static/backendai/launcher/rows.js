@@ -95,24 +95,17 @@ function search() {
 
 // Ports
 
-/** The ports field as tags: each token, and what the figures of this page say is wrong with it. */
+const PORT = new RegExp(`^(?:${view.ports.pattern})$`);
+
+/** The ports field as tags: each token, and what the server says of ports like it. */
 function ports() {
-  const { from, to, reserved, most } = view.ports;
-  const apps = Object.fromEntries((environment()?.apps ?? []).filter((a) => a.port).map((a) => [a.port, a.title || a.name]));
-  const seen = new Set();
+  const closed = [...view.ports.closed, ...(environment()?.closed_ports ?? [])];
   return field("ports").value.split(/[\s,]+/).filter(Boolean).map((text) => {
-    const range = text.match(/^(\d{1,6})(?::(\d{1,6}))?$/);
-    const first = Number(range?.[1]), last = Number(range?.[2] ?? range?.[1]);
-    if (!range || last < first) return { text, wrong: `${text} is not a port. Use a number from ${from} to ${to}.` };
-    for (let port = first; port <= last && port - first <= 1000; port++) {
-      if (port < from || port > to) return { text, wrong: `Port ${port} cannot be opened. Use a number from ${from} to ${to}.` };
-      const user = reserved?.[port] ?? apps[port];
-      if (user) return { text, wrong: `Port ${port} is used by ${user}.` };
-      if (seen.has(port)) return { text, wrong: `Port ${port} is there twice. Remove one.` };
-      seen.add(port);
-      if (seen.size > most) return { text, wrong: `You can open at most ${most} ports.` };
-    }
-    return { text };
+    const found = text.match(PORT);
+    if (!found) return { text, wrong: view.ports.text.replace("{text}", text) };
+    const first = Number(found[1]), last = Number(found[2] ?? found[1]);
+    const [from, , why] = closed.find(([low, high]) => low <= last && first <= high) ?? [];
+    return { text, wrong: why && `Port ${Math.max(first, from)} ${why}` };
   });
 }
 

@@ -1,0 +1,128 @@
+"""What the options form judges by while it is filled in: bounds, patterns and sentences, as data.
+
+The rules are the model's. The page compares what is typed with these, shows the sentence of what it
+finds, and knows no rule of its own; what it cannot tell, the server tells when the form is sent.
+In a sentence `{asked}`, `{mem}`, `{text}` and `{ahead}` are what the page puts in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..model.amounts import SHM_IN_MEMORY, AmountChecks, least_amounts
+from ..model.catalog import Environment, ResourceGroup
+from ..model.resolve import Context
+from ..model.rules import (
+    ENV_NAME,
+    FOLDER_NAME,
+    MAX_PORT,
+    MAX_THREADS,
+    MIN_PORT,
+    MOUNT_PATH,
+    NOT_A_PORT,
+    PORT_WORD,
+    SESSION_NAME,
+    closed_ports,
+    used_by,
+)
+from ..model.slots import SLOT_NAMES, Slots, format_slot
+from ..model.spec import SessionSpec
+
+Json = dict[str, Any]
+
+AHEAD = "Waits, {ahead} ahead of you."
+IN_LINE = "Waits in the queue."
+NOW = {"code": "now", "text": "Starts now.", "why": ""}
+
+
+def field_rules() -> Json:
+    """Patterns, limits and sentences of single fields, the same for everybody."""
+    return {
+        "name": asdict(SESSION_NAME),
+        "env": asdict(ENV_NAME),
+        "folder": asdict(FOLDER_NAME),
+        "path": asdict(MOUNT_PATH),
+        "threads": {
+            "least": 1,
+            "most": MAX_THREADS,
+            "text": f"A whole number from 1 to {MAX_THREADS}.",
+        },
+        "shm": {"within": "mem", "text": SHM_IN_MEMORY},
+        "ahead": AHEAD,
+        "in_line": IN_LINE,
+        "nowhere": {"code": "never", "text": "There is no resource group for you.", "why": ""},
+    }
+
+
+def port_rules(most: int) -> Json:
+    """What a preopen port may be, beside those that the environment's own apps have."""
+    return {
+        "most": most,
+        "from": MIN_PORT,
+        "to": MAX_PORT,
+        "pattern": PORT_WORD,
+        "text": "{text} " + NOT_A_PORT,
+        "closed": closed_ports(),
+    }
+
+
+def ports_of_apps(environment: Environment) -> list[tuple[int, int, str]]:
+    """Ports that the environment's apps have, as `closed_ports` gives them."""
+    return [(app.port, app.port, used_by(app.label)) for app in environment.apps if app.port]
+
+
+def needs(environment: Environment) -> list[Json]:
+    """The least that this environment runs with."""
+    return [
+        {"slot": slot, "least": least, "text": text}
+        for slot, least, text in least_amounts(environment.minimum, environment.label)
+    ]
+
+
+def ends(context: Context, group: ResourceGroup, agent: str = "auto") -> list[Json]:
+    """What can never be had in this group, or on this agent of it."""
+    checks = AmountChecks(SessionSpec(agent=agent), [], context)
+    checks.project_name = context.policies.project_of(context.groups)
+    return [bound(slot, most, "never", text) for slot, most, text, _ in checks.most(group)]
+
+
+def judged(
+    never: list[Json],
+    left: Mapping[str, int | None],
+    free: Sequence[Slots],
+    waiting: int,
+    where: str,
+    agent: str = "",
+) -> Json:
+    """How amounts are judged in a group, or on one agent of it: the first bound that they are over
+    says what happens, in the order of what can be done about it.
+
+    `left` is what is left to the user by slot, `free` what each machine has free, `waiting` how
+    many wait in the group.
+    """
+    ahead = AHEAD.replace("{ahead}", str(waiting)) if waiting else IN_LINE
+    lacks = f"{agent} does not have" if agent else f"No machine of {where} has"
+    bounds = list(never)
+    for slot in SLOT_NAMES:
+        if (rest := left[slot]) is not None:
+            verb = "are" if slot == "cpu" and rest != 1000 else "is"
+            text = f"Not now: {format_slot(slot, rest)} {verb} left to you."
+            bounds.append(bound(slot, rest, "waits", text, "End a session or ask for less."))
+    for slot in SLOT_NAMES:
+        best = max((getattr(amounts, slot) for amounts in free), default=0)
+        why = f"{lacks} {{asked}} free; the most is {format_slot(slot, best)}."
+        bounds.append(bound(slot, best, "waits", ahead, why))
+    queue = f"Others wait in {where}, and who came first goes first."
+    return {
+        "bounds": bounds,
+        "apart": {"code": "never", "text": "Never fits: no machine has all of it.", "why": ""},
+        "together": {"code": "waits", "text": ahead, "why": f"{lacks} all of it free at once."},
+        "otherwise": {"code": "waits", "text": ahead, "why": queue} if waiting else NOW,
+    }
+
+
+def bound(slot: str, over: int, code: str, text: str, why: str = "") -> Json:
+    """A bound: more than `over` of the slot means `code`, said as `text` and `why`."""
+    return {"slot": slot, "over": over, "code": code, "text": text, "why": why}

@@ -1,0 +1,145 @@
+"""What the form is told to judge by is what the server decides by."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyterhub_backendai.model.catalog import Catalog
+from jupyterhub_backendai.model.errors import RequestError
+from jupyterhub_backendai.model.policy import Policies, Policy
+from jupyterhub_backendai.model.resolve import AgentFacts, Context, resolve
+from jupyterhub_backendai.model.slots import GIB, SLOT_NAMES, Slots, format_thousandths
+from jupyterhub_backendai.scheduling.snapshot import Agent, Holding, Snapshot
+from jupyterhub_backendai.site.options import _View
+
+CATALOG = Catalog(
+    environments=({"name": "python", "image": "python:3", "minimum": {"mem": "512m"}},),  # type: ignore[arg-type]
+    resource_groups=({"name": "default"}, {"name": "lab"}),  # type: ignore[arg-type]
+    presets=(
+        {"name": "small", "cpu": 1, "mem": "1g"},
+        {"name": "gpu", "cpu": 1, "mem": "1g", "fgpu": 1},
+    ),  # type: ignore[arg-type]
+)
+POLICY = Policy(total={"cpu": 12, "mem": "40g"}, per_session={"fgpu": 3}, choose_agent=True)  # type: ignore[arg-type]
+CAPACITY = {
+    ("default", "cpu-1"): Slots(8000, 32 * GIB), ("default", "cpu-2"): Slots(16000, 8 * GIB),
+    ("lab", "gpu-1"): Slots(8000, 32 * GIB, 2000), ("lab", "gpu-2"): Slots(4000, 64 * GIB, 4000),
+}  # fmt: skip
+CONTEXT = Context(
+    "ada", frozenset(), False, CATALOG, Policies(default=POLICY),
+    agents=tuple(AgentFacts(name, group, slots) for (group, name), slots in CAPACITY.items()),
+)  # fmt: skip
+
+
+def shown(holdings: tuple[Holding, ...] = ()) -> tuple[dict[str, Any], Snapshot]:
+    """The options view, as the page gets it, and the snapshot that it was made from."""
+    agents = [Agent(name, group, slots) for (group, name), slots in CAPACITY.items()]
+    snapshot = Snapshot(1000.0, (), agents, holdings, {"ada": POLICY.limits}, {}, {})
+    return json.loads(json.dumps(_View(CONTEXT, snapshot, False).as_dict())), snapshot
+
+
+def judge(group: dict[str, Any], amounts: dict[str, int], agent: str) -> str:
+    """What the page makes of the figures (`judge` in resources.js), with nothing else to go by."""
+    agents = [a for a in group["agents"] if agent in ("auto", a["name"])]
+    place = group if agent == "auto" else agents[0]
+
+    def within(room: dict[str, int]) -> bool:
+        return all(amounts[slot] <= room[slot] for slot in SLOT_NAMES)
+
+    for bound in place["bounds"]:
+        if amounts[bound["slot"]] > bound["over"]:
+            return str(bound["code"])
+    if any(a["available"] and within(a["free"]) for a in agents):
+        return str(place["otherwise"]["code"])
+    return "waits" if any(within(a["capacity"]) for a in agents) else str(place["apart"]["code"])
+
+
+halves = st.integers(1, 40).map(lambda n: n * 500)
+sizes = st.integers(1, 140).map(lambda n: n * GIB // 2)
+
+
+@given(
+    st.sampled_from(["default", "lab"]),
+    st.sampled_from(["auto", "first", "second"]),
+    st.builds(dict, cpu=halves, mem=sizes, fgpu=st.just(0) | halves),
+    st.lists(st.tuples(st.sampled_from([*CAPACITY]), st.sampled_from(["ada", "bob"])), max_size=4),
+)
+def test_the_page_judges_as_the_server_does(
+    group: str, which: str, amounts: dict[str, int], held: list[tuple[tuple[str, str], str]]
+) -> None:
+    holdings = tuple(
+        Holding(f"s{n}", owner, None, place[0], place[1], Slots(2000, 4 * GIB, 500))
+        for n, (place, owner) in enumerate(held)
+    )
+    view, snapshot = shown(holdings)
+    (told,) = (g for g in view["resource_groups"] if g["name"] == group)
+    agent = {
+        "auto": "auto",
+        "first": told["agents"][0]["name"],
+        "second": told["agents"][1]["name"],
+    }[which]
+    spec = {
+        "resource_group": group, "agent": agent, "preset": "small",
+        "resources": {
+            "cpu": format_thousandths(amounts["cpu"]), "mem": amounts["mem"],
+            "fgpu": format_thousandths(amounts["fgpu"]),
+        },
+    }  # fmt: skip
+    found = judge(told, amounts, agent)
+    if found == "never":
+        with pytest.raises(RequestError) as caught:
+            resolve(spec, CONTEXT)
+        assert {e.code for e in caught.value.errors} == {"too_much"}
+        return
+    request = resolve(spec, CONTEXT)
+    free = {a.name: a.capacity for a in snapshot.agents}
+    for holding in holdings:
+        free[holding.agent] = (free[holding.agent] - holding.slots).floor()
+    mine = sum((h.slots for h in holdings if h.owner == "ada"), Slots())
+    room = any(
+        request.slots.fits(free[name])
+        for (of, name) in CAPACITY
+        if of == group and agent in ("auto", name)
+    )
+    rest = POLICY.limits.left(mine)
+    most = {slot: getattr(rest, slot) for slot in SLOT_NAMES}
+    allowed = all(most[slot] is None or amount <= most[slot] for slot, amount in request.slots)
+    assert found == ("now" if room and allowed else "waits")
+
+
+@pytest.mark.parametrize(
+    "options", [{"resources": {"fgpu": 0.5}}, {"preset": "gpu"}], ids=["amount", "preset"]
+)
+def test_no_gpu_is_offered_or_granted_where_there_is_none(options: dict[str, Any]) -> None:
+    view, _ = shown()
+    default, lab = view["resource_groups"]
+    assert (default["has_fgpu"], default["limits"]["fgpu"]["most"]) == (False, 0)
+    assert (lab["has_fgpu"], lab["limits"]["fgpu"]["most"]) == (True, 3000)
+    with pytest.raises(RequestError) as caught:
+        resolve({"resource_group": "default", **options}, CONTEXT)
+    (error,) = caught.value.errors
+    assert (error.field, error.message) == ("resources.fgpu", "default has no GPUs.")
+    assert resolve({"resource_group": "lab", **options}, CONTEXT).fgpu
+
+
+def test_the_least_and_the_ports_of_an_environment_are_the_servers_own() -> None:
+    view, _ = shown()
+    (environment,) = view["environments"]
+    for need in environment["needs"]:
+        if not need["least"]:
+            continue
+        less = need["least"] - 1
+        asked = {need["slot"]: less if need["slot"] == "mem" else format_thousandths(less)}
+        with pytest.raises(RequestError) as caught:
+            resolve({"preset": "small", "resources": asked}, CONTEXT)
+        assert need["text"] in {e.message for e in caught.value.errors}
+    for first, last, why in view["ports"]["closed"]:
+        for port in (first, last):
+            with pytest.raises(RequestError) as caught:
+                resolve({"preopen_ports": [port]}, CONTEXT)
+            assert [e.message for e in caught.value.errors] == [f"Port {port} {why}"]
