@@ -34,6 +34,8 @@ async def test_launch_list_and_look(service: Running) -> None:
     listed = await service.call("GET", "api/sessions", "alice", params=params)
     assert [row["name"] for row in listed.json["items"]] == ["train-2", "train-3"]
     assert listed.json["total"] == 3
+    two = [("status", "PENDING"), ("status", "ERROR"), ("name", "train")]
+    assert (await service.call("GET", "api/sessions", "alice", params=two)).json["total"] == 3
     assert (await service.call("GET", "api/sessions", "bob")).json["total"] == 0
     everybody = await service.call("GET", "api/sessions", "admin", params={"owner": "*"})
     assert everybody.json["total"] >= 3
