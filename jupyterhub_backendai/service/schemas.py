@@ -407,6 +407,12 @@ class LaunchChange(Part):
         return self
 
 
+class OptionsQuery(Part):
+    """Who is to choose."""
+
+    owner: Word | None = Field(default=None, description="Without it, oneself.")
+
+
 class Options(BaseModel):
     """What one may choose now: environments, presets, groups, folders, limits."""
 

@@ -67,8 +67,8 @@ CALLS: tuple[Call, ...] = (
         "schema", "GET", "api/openapi.json", "This schema.", Who.ANYBODY,
     ),
     Call(
-        "options", "GET", "api/options", "What one may choose now.", Who.OWN, READ,
-        reply=schemas.Options,
+        "options", "GET", "api/options", "What one may choose now.", Who.FOR, READ,
+        query=schemas.OptionsQuery, reply=schemas.Options,
     ),
     Call(
         "estimate", "POST", "api/estimate", "When a session would start if it were launched now.",

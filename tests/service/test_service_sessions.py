@@ -194,12 +194,24 @@ async def test_recent_launches(service: Running) -> None:
     assert (await service.call("PATCH", kept, "mate", json={})).status == 400
 
 
+async def test_a_class_that_starts_at_once(service: Running) -> None:
+    """A hundred in one moment: nobody is refused."""
+    await until_open(service)
+    for number in range(100):
+        service.tokens[f"pupil{number}"] = service.hub.add(f"pupil{number}")
+    launches = (launch(service, f"pupil{number}", {}) for number in range(100))
+    made = await asyncio.gather(*launches)
+    assert len({session["id"] for session in made}) == 100
+
+
 async def test_options_and_estimates(service: Running) -> None:
     await until_open(service)
     service.report_agent(cpu=4)
     options = (await service.call("GET", "api/options", "alice")).json
     assert [e["name"] for e in options["environments"]] == ["python"]
     assert options["user"]["name"] == "alice"
+    for_her = await service.call("GET", "api/options", "admin", params={"owner": "alice"})
+    assert for_her.json["user"] == options["user"]
     reply = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 9}})
     assert (reply.status, reply.json["errors"][0]["field"]) == (400, "resources.cpu")
     await launch(service, "bob", {"resources": {"cpu": 4}})
