@@ -7,7 +7,8 @@ from ...site.options import options_view
 from ..base import Handler
 from ..estimates import outlook_of
 from ..launching import context_of
-from ..schemas import Options, OptionsQuery
+from ..queries import OptionsQuery
+from ..schemas import Options
 
 
 class OptionsHandler(Handler):

@@ -15,17 +15,14 @@ from ..base import Handler, Refused, not_found
 from ..ending import end
 from ..estimates import start_of
 from ..launching import context_of, launch
+from ..queries import EndQuery, HistoryQuery, LookQuery, SessionQuery
 from ..schemas import (
-    EndQuery,
     HistoryPage,
-    HistoryQuery,
     HistoryRow,
     Launched,
-    LookQuery,
     Rename,
     SessionDetail,
     SessionPage,
-    SessionQuery,
     SessionRow,
 )
 
