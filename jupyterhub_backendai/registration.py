@@ -23,15 +23,20 @@ SCOPES = ["list:users", "read:users:groups", "servers", "users:activity"]
 ON_BEHALF = [ACCESS, "servers"]
 
 
-def add_service(c: Config, configuration: BackendAI, client: Mapping[str, Any]) -> None:
-    """Appends the service to what the Hub runs; one of that name stays as the admin made it."""
+def add_service(
+    c: Config, configuration: BackendAI, client: Mapping[str, Any], offered: Mapping[str, Any]
+) -> None:
+    """Appends the service to what the Hub runs; one of that name stays as the admin made it.
+
+    `client`: arguments of the Docker client. `offered`: traits of what the site offers where the
+    configuration has none of them, because DockerSpawner's own say it.
+    """
     hub = c.JupyterHub
     if any(service.get("name") == NAME for service in _listed(hub, "services")):
         return
-    sections = {"BackendAI": dict(c.get("BackendAI", {})), CLIENT: dict(client)}
-    for name, value in sections["BackendAI"].items():
-        if isinstance(value, LazyConfigValue):
-            sections["BackendAI"][name] = getattr(configuration, name)
+    given = {name: getattr(configuration, name) for name in c.get("BackendAI", {})}
+    filled = {name: value for name, value in offered.items() if not given.get(name)}
+    sections = {"BackendAI": {**given, **filled}, CLIENT: client}
     _append(
         hub,
         "services",

@@ -58,7 +58,7 @@ def _setup(c: Config) -> None:
         if isinstance(paths, LazyConfigValue) or path not in paths:
             paths.append(path)
     if configuration.service:
-        _serve(c, configuration)
+        _serve(c, configuration, spawner_class)
     _reachable(c)
     open_site(c, spawner_class)
 
@@ -82,13 +82,13 @@ def _spawner_class(given: Any) -> type[DockerSessionSpawner]:
     return found
 
 
-def _serve(c: Config, configuration: BackendAI) -> None:
+def _serve(c: Config, configuration: BackendAI, spawner_class: type[DockerSessionSpawner]) -> None:
     """Adds the sessions service, and keeps sessions when the Hub is restarted."""
     from .registration import add_service
-    from .spawner.docker import DockerSessionSpawner
 
     _default(c.JupyterHub, "cleanup_servers", False)
-    add_service(c, configuration, DockerSessionSpawner.client_of(c))
+    offered = spawner_class.own_catalog_of(c, bool(configuration.environments))
+    add_service(c, configuration, spawner_class.client_of(c), offered)
 
 
 def _default(section: Mapping[str, Any], name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from jupyterhub.services.auth import HubOAuthenticated
 from pydantic import BaseModel, ValidationError
@@ -162,8 +162,7 @@ class Handler(HubOAuthenticated, RequestHandler):
                 continue
             values = self.get_query_arguments(name, strip=False)
             field = model.model_fields.get(name)
-            several = field is not None and "list" in str(field.annotation)
-            given[name] = values if several else values[-1]
+            given[name] = values if field and _is_list(field.annotation) else values[-1]
         return _read(model, given)
 
     # ---- answers ------------------------------------------------------------------------------
@@ -253,6 +252,11 @@ class Nowhere(Handler):
 
     async def prepare(self) -> None:
         raise HTTPError(404)
+
+
+def _is_list(annotation: Any) -> bool:
+    """Whether a setting of a query may be there several times."""
+    return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))
 
 
 def _too_large() -> Refused:

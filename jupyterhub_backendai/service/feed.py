@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator
 
 from .._within import within
@@ -59,25 +59,29 @@ class Feed:
     """The one reader of the change feed and the streams that it serves."""
 
     def __init__(self) -> None:
-        self._streams: dict[Stream, None] = {}
+        self._streams: defaultdict[str | None, set[Stream]] = defaultdict(set)  # by whose they are
         self._anybody = asyncio.Event()
 
     def __len__(self) -> int:
-        return len(self._streams)
+        return sum(len(streams) for streams in self._streams.values())
 
     def add(self, stream: Stream) -> None:
         """From now on this stream is given what it may see."""
-        self._streams[stream] = None
+        self._streams[stream.owner].add(stream)
         self._anybody.set()
 
     def remove(self, stream: Stream) -> None:
         """This stream is given nothing more."""
-        self._streams.pop(stream, None)
+        streams = self._streams[stream.owner]
+        streams.discard(stream)
+        if not streams:
+            del self._streams[stream.owner]
 
     def end(self) -> None:
         """Ends all streams."""
-        for stream in list(self._streams):
-            stream.end()
+        for streams in self._streams.values():
+            for stream in streams:
+                stream.end()
 
     async def run(self, site: Site) -> None:
         """The endless work. Nothing is read while nobody listens: streams catch up themselves."""
@@ -96,8 +100,8 @@ class Feed:
 
     def _tell(self, change: Change) -> None:
         event: bytes | None = None
-        for stream in list(self._streams):
-            if stream.owner in (None, change.session.owner):
+        for whose in (change.session.owner, None):
+            for stream in self._streams.get(whose, ()):
                 event = event or event_of(change)
                 stream.put(change.seq, event)
 

@@ -15,7 +15,7 @@ import aiohttp
 
 from ..site.handing_over import SESSION_HEADER
 
-TIMEOUT = 60  # seconds of one request; the Hub answers a start after ten
+TIMEOUT = 30  # seconds of one request; the Hub answers a start or a stop after ten
 PAGES = "application/jupyterhub-pagination+json"  # lists that say whether there is more
 TRIES = 4
 BACK_OFF = 0.5  # seconds before the second try, twice as many before each further one
@@ -193,7 +193,7 @@ class HubClient:
                     method, f"{self.url}/{path}", json=body, headers=headers
                 ) as reply:
                     answer = await _read(reply)
-                    if reply.status not in NOT_NOW or _is_final(answer):
+                    if reply.status not in NOT_NOW or _is_final(reply.status, answer):
                         return reply.status, answer
                     reason = f"it answered {reply.status}"
             except (aiohttp.ClientError, asyncio.TimeoutError) as error:
@@ -218,9 +218,9 @@ async def _read(reply: aiohttp.ClientResponse) -> Any:
         return ""
 
 
-def _is_final(answer: Any) -> bool:
-    """A 503 of the spawner, which is its no, and not of a Hub that is not there."""
-    return isinstance(answer, dict) and bool(answer.get("reason"))
+def _is_final(status: int, answer: Any) -> bool:
+    """A 503 with a message is the spawner's no; one without is of a Hub that is not there yet."""
+    return status == 503 and bool(_message(answer))
 
 
 def _message(answer: Any) -> str:

@@ -57,7 +57,7 @@ async def _owner(service: Service, caller: Caller, options: object, scope: str) 
         message = "Say for whom: a service has no sessions of its own."
         raise RequestError([FieldError("owner", "missing", message)])
     if not caller.may(scope, named):
-        message = "You can start sessions for yourself only."
+        message = "You can do this for yourself only."
         raise RequestError([FieldError("owner", "not_owner", message, Kind.FORBIDDEN)])
     try:
         return await service.hub.user(named)

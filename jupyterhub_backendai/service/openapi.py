@@ -23,7 +23,6 @@ _SAID = {
     409: "Something else is in the way.",
     412: "It was changed since it was read.",
     413: "The body is too large.",
-    416: "The log has no such part.",
     429: "There are too many of these.",
     503: "Not now; try again.",
 }

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from traitlets.config import Config
 from traitlets.log import get_logger
 
-from .._within import within
 from ..configuration import read_configuration
 from ..model.errors import ConfigurationError
 from ..site.runtime import Site
@@ -51,7 +50,6 @@ class Parts:
         self._config = config
         self._site: ServiceSite | None = None
         self._problem = NotReady("starting", "The sessions service is starting. Try again soon.")
-        self._again = asyncio.Event()
 
     @property
     def site(self) -> ServiceSite:
@@ -77,15 +75,7 @@ class Parts:
             except Exception as error:  # told and tried again: it must not end the process
                 self.log.exception("The sessions service cannot be opened")
                 self._wrong(f"{type(error).__name__}: see the Hub's log.")
-            try:
-                await within(RETRY, self._again.wait())
-            except asyncio.TimeoutError:
-                continue
-            self._again.clear()
-
-    def retry(self) -> None:
-        """Tries again now instead of in a while."""
-        self._again.set()
+            await asyncio.sleep(RETRY)
 
     async def close(self) -> None:
         """Closes what is open."""

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -23,14 +22,8 @@ from pydantic_core import PydanticCustomError
 from ..model.errors import Problem
 from ..model.rules import check_session_name
 from ..model.slots import Slots
-from ..model.spec import SessionSpec
 from ..model.status import Phase, Result, Status
 from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
-
-__all__ = ["SessionSpec"]  # the body of a launch is the model's own
-
-MOST_ITEMS = 200  # of one page
-MOST_OFFSET = 10**9
 
 
 class Part(BaseModel):
@@ -168,6 +161,9 @@ class SessionDetail(SessionRow):
     kernels: list[KernelRow]
     depends_on: list[Link]
     dependents: list[Link]
+    may_start_at: datetime | None = Field(
+        description="With `estimate=1`, of one that waits; null where nobody can know."
+    )
     spec: dict[str, Any] | None = Field(
         description="What was asked for, to be asked for again; values that look secret are empty."
     )
@@ -179,6 +175,7 @@ class SessionDetail(SessionRow):
         kernels: Sequence[Kernel],
         earlier: Sequence[Session],
         later: Sequence[Session],
+        may_start_at: datetime | None,
     ) -> SessionDetail:
         """A session with what belongs to it."""
         request = session.request
@@ -201,6 +198,7 @@ class SessionDetail(SessionRow):
             kernels=[KernelRow.of(kernel) for kernel in kernels],
             depends_on=[Link.of(other) for other in earlier],
             dependents=[Link.of(other) for other in later],
+            may_start_at=may_start_at,
             spec=None if session.asked is None else dict(session.asked),
         )
 
@@ -225,14 +223,6 @@ class Rename(Part):
     name: Annotated[str, Field(min_length=1), AfterValidator(_session_name)]
 
 
-class EndQuery(Part):
-    """How a session is ended."""
-
-    force: Literal["0", "1"] | None = Field(
-        default=None, description="`1`: over at once, even if its machine does not answer."
-    )
-
-
 class SessionPage(Part):
     """A page of a list and how many there are in all."""
 
@@ -240,33 +230,6 @@ class SessionPage(Part):
     total: int
     limit: int
     offset: int
-
-
-Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="How many, at most.")]
-Offset = Annotated[int, Field(ge=0, le=MOST_OFFSET, description="How many to leave out.")]
-Word = Annotated[str, Field(min_length=1, max_length=255)]
-
-
-class SessionQuery(Part):
-    """Which sessions, in which order."""
-
-    owner: Word | None = Field(
-        default=None, description="Whose; `*` is everybody's. Without it, one's own."
-    )
-    state: Literal["live", "over"] | None = None
-    status: list[Status] | None = Field(default=None, max_length=len(Status))
-    type: Literal["interactive", "batch"] | None = None
-    resource_group: Word | None = None
-    project: Word | None = None
-    name: Word | None = Field(default=None, description="Any part of a name.")
-    submitted_from: AwareDatetime | None = None
-    submitted_until: AwareDatetime | None = None
-    sort: Literal[
-        "submitted_at", "-submitted_at", "name", "-name", "owner", "-owner", "status", "-status",
-        "priority", "-priority", "ended_at", "-ended_at",
-    ] = "-submitted_at"  # fmt: skip
-    limit: Limit = 50
-    offset: Offset = 0
 
 
 # ---- history ---------------------------------------------------------------------------------
@@ -313,45 +276,6 @@ class HistoryPage(Part):
     total: int
     limit: int
     offset: int
-
-
-class HistoryQuery(Part):
-    """Which rows of a history, in which order."""
-
-    phase: Phase | None = None
-    result: Result | None = None
-    from_status: Status | None = None
-    to_status: Status | None = None
-    error_code: Word | None = None
-    message: Word | None = Field(default=None, description="Any part of a message.")
-    sort: Literal[
-        "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
-        "result", "-result", "attempts", "-attempts",
-    ] = "-updated_at"  # fmt: skip
-    limit: Limit = 50
-    offset: Offset = 0
-
-
-class LogQuery(Part):
-    """Which part of which log."""
-
-    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = "main1"
-    kind: Literal["all", "command"] = Field(
-        default="all", description="`command`: what the command of a batch session wrote, alone."
-    )
-    tail: Annotated[int, Field(ge=0, le=10**7)] | None = Field(
-        default=None, description="The last lines, so many."
-    )
-    since: AwareDatetime | None = Field(default=None, description="What was written since.")
-    offset: Offset = 0
-    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET, description="Bytes, at most.")] | None = None
-    follow: Literal["0", "1"] = Field(
-        default="0", description="`1`: goes on for as long as the container runs."
-    )
-    search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
-        default=None, description="Only lines that have this in them, as a JSON object each."
-    )
-    download: Literal["0", "1"] = Field(default="0", description="`1`: as a file.")
 
 
 # ---- launches, options -----------------------------------------------------------------------
@@ -407,14 +331,6 @@ class Outlook(Part):
     text: str
     ahead: int = Field(description="How many are before it in line.")
     starts_in: float | None = Field(description="Seconds; null where nobody can know.")
-
-
-class StreamQuery(Part):
-    """Whose changes a stream tells."""
-
-    owner: Word | None = Field(
-        default=None, description="Whose; `*` is everybody's. Without it, one's own."
-    )
 
 
 def amounts(slots: Slots, shm: int) -> Amounts:

@@ -10,7 +10,8 @@ from enum import Enum
 
 from pydantic import BaseModel
 
-from . import schemas
+from ..model.spec import SessionSpec
+from . import queries, schemas
 from .auth import DELETE, READ, START
 
 
@@ -67,25 +68,25 @@ CALLS: tuple[Call, ...] = (
         "schema", "GET", "api/openapi.json", "This schema.", Who.ANYBODY,
     ),
     Call(
-        "options", "GET", "api/options", "What one may choose now.", Who.OWN, READ,
-        reply=schemas.Options,
+        "options", "GET", "api/options", "What one may choose now.", Who.FOR, READ,
+        query=queries.OptionsQuery, reply=schemas.Options,
     ),
     Call(
         "estimate", "POST", "api/estimate", "When a session would start if it were launched now.",
-        Who.FOR, READ, body=schemas.SessionSpec, reply=schemas.Outlook, errors=(409,),
+        Who.FOR, READ, body=SessionSpec, reply=schemas.Outlook, errors=(409,),
     ),
     Call(
         "launch", "POST", "api/sessions",
         "Queues a session, or `count` of them, all or none.", Who.FOR, START,
-        body=schemas.SessionSpec, reply=schemas.Launched, status=201, errors=(409,),
+        body=SessionSpec, reply=schemas.Launched, status=201, errors=(409,),
     ),
     Call(
         "listSessions", "GET", "api/sessions", "Sessions, filtered, sorted, a page at a time.",
-        Who.FOR, READ, query=schemas.SessionQuery, reply=schemas.SessionPage,
+        Who.FOR, READ, query=queries.SessionQuery, reply=schemas.SessionPage,
     ),
     Call(
         "session", "GET", ONE, "All there is to say about a session.", Who.OWNER, READ,
-        reply=schemas.SessionDetail,
+        query=queries.LookQuery, reply=schemas.SessionDetail,
     ),
     Call(
         "rename", "PATCH", ONE, "Gives a session another name.", Who.OWNER, START,
@@ -94,16 +95,16 @@ CALLS: tuple[Call, ...] = (
     Call(
         "end", "DELETE", ONE,
         "Cancels or ends a session; one that is over stays as it is.", Who.OWNER, DELETE,
-        query=schemas.EndQuery, reply=schemas.SessionDetail, status=202, errors=(409, 412),
+        query=queries.EndQuery, reply=schemas.SessionDetail, status=202, errors=(409, 412),
         headers=IF_MATCH,
     ),
     Call(
         "sessionHistory", "GET", f"{ONE}/history", "What was tried for a session, and how it went.",
-        Who.OWNER, READ, query=schemas.HistoryQuery, reply=schemas.HistoryPage,
+        Who.OWNER, READ, query=queries.HistoryQuery, reply=schemas.HistoryPage,
     ),
     Call(
         "logs", "GET", f"{ONE}/logs", "What a container of a session wrote; what is no text in it "
-        "is escaped.", Who.OWNER, READ, query=schemas.LogQuery,
+        "is escaped.", Who.OWNER, READ, query=queries.LogQuery,
         media=("text/plain", "application/x-ndjson"), errors=(429,),
     ),
     Call(
@@ -121,7 +122,7 @@ CALLS: tuple[Call, ...] = (
     Call(
         "events", "GET", "api/events",
         "Server-sent events of all sessions that one may see.", Who.FOR, READ,
-        query=schemas.StreamQuery, media=("text/event-stream",), errors=(429,), headers=AGAIN,
+        query=queries.StreamQuery, media=("text/event-stream",), errors=(429,), headers=AGAIN,
     ),
 )  # fmt: skip
 

@@ -203,48 +203,38 @@ class _View:
         }
         if isinstance(self.default_request, SessionRequest):
             asked[self.default_request.resource_group, self.default_request.slots] = None
-        now, mine = self.snapshot.now, with_limits(self.snapshot, self.context)
         told = verdicts(
-            mine, [candidate(self.context, slots, group, now) for group, slots in asked]
+            self._with_my_limits(), [self._candidate(group, slots) for group, slots in asked]
         )
         return {
             place: {"code": v.code, "text": v.reason, "ahead": v.ahead}
             for place, v in zip(asked, told, strict=True)
         }
 
+    def _candidate(self, group: str, slots: Slots) -> Pending:
+        context = self.context
+        return Pending(
+            id="\uffff",  # behind everything that was submitted at the same time
+            owner=context.user,
+            project=context.policies.project_of(context.groups),
+            group=group,
+            slots=slots,
+            priority=context.policy.priority,
+            submitted_at=self.snapshot.now,
+        )
 
-def candidate(
-    context: Context,
-    slots: Slots,
-    group: str,
-    now: float,
-    project: str | None = None,
-    priority: int | None = None,
-) -> Pending:
-    """A session of `context.user` as if it were submitted now; where project or priority are not
-    said, the user's own."""
-    return Pending(
-        id="\uffff",  # behind everything that was submitted at the same time
-        owner=context.user,
-        project=project or context.policies.project_of(context.groups),
-        group=group,
-        slots=slots,
-        priority=context.policy.priority if priority is None else priority,
-        submitted_at=now,
-    )
-
-
-def with_limits(snapshot: Snapshot, context: Context) -> Snapshot:
-    """A snapshot has limits of those who hold or wait; this user may do neither yet."""
-    owners: Mapping[str, Limits] = {
-        **snapshot.owner_limits,
-        context.user: context.policy.limits,
-    }
-    projects = {
-        **{name: quota.limits for name, quota in context.policies.projects.items()},
-        **snapshot.project_limits,
-    }
-    return replace(snapshot, owner_limits=owners, project_limits=projects)
+    def _with_my_limits(self) -> Snapshot:
+        """The snapshot has limits of those who hold or wait; this user may do neither yet."""
+        context = self.context
+        owners: Mapping[str, Limits] = {
+            **self.snapshot.owner_limits,
+            context.user: context.policy.limits,
+        }
+        projects = {
+            **{name: quota.limits for name, quota in context.policies.projects.items()},
+            **self.snapshot.project_limits,
+        }
+        return replace(self.snapshot, owner_limits=owners, project_limits=projects)
 
 
 def _environment(environment: Environment) -> dict[str, Any]:

@@ -76,12 +76,33 @@ class DockerSessionSpawner(ContainerSpawner):
         return cls._without_user(config)._client_options()
 
     @classmethod
-    def _without_user(cls, config: Config) -> DockerSessionSpawner:
+    def own_catalog_of(cls, config: Config, environments: bool) -> dict[str, Any]:
+        """What `site_catalog` adds to the configured catalog, as traits that would say it.
+
+        Only what is configured for everybody: neither what a function of the admin's allows, nor
+        what a hook sets. `environments`: whether the configuration has some.
+        """
+        found: dict[str, Any] = {}
+        own = cls._without_user(config, "allowed_images", "cpu_limit", "mem_limit")
+        if not environments:
+            image = str(cls.class_traits()["image"].default())
+            for section in cls.section_names():
+                image = str(config.get(section, {}).get("image", image))
+            allowed = {} if callable(own.allowed_images) else own.allowed_images
+            found["environments"] = [of_images(image, allowed).model_dump(exclude_unset=True)]
+        if own.cpu_limit or own.mem_limit or not environments:
+            preset = of_limits(own.cpu_limit, own.mem_limit)
+            cores = preset.cpu / 1000
+            found["presets"] = [{"name": preset.name, "cpu": cores, "mem": preset.mem}]
+        return found
+
+    @classmethod
+    def _without_user(cls, config: Config, *more: str) -> DockerSessionSpawner:
         wanted = Config(BackendAI=config.get("BackendAI", {}))
         for section in cls.section_names():
             given = config.get(section, {})
             # Nothing else: an image, say, would have its container's name made from a user's.
-            names = [name for name in ("client_kwargs", "tls_config") if name in given]
+            names = [name for name in ("client_kwargs", "tls_config", *more) if name in given]
             wanted[section] = Config({name: given[name] for name in names})
         return cls(config=wanted)
 

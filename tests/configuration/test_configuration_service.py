@@ -9,6 +9,8 @@ import pytest
 from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
+from jupyterhub_backendai.configuration import read_configuration
+from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.registration import ACCESS
 from jupyterhub_backendai.service.handover import VARIABLE, unpack
 from jupyterhub_backendai.setup import setup
@@ -22,6 +24,7 @@ def c(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
     config = Config()
     config.JupyterHub.hub_ip = "127.0.0.1"
     config.BackendAI.service = True
+    config.BackendAI.environments = [{"name": "python", "image": "jupyter/base:1"}]
     config.BackendAI.database_url = "postgresql://hub:hush@db/backendai"
     return config
 
@@ -53,6 +56,7 @@ def test_what_the_admin_has_stays(appended: bool, c: Config) -> None:
     if appended:
         c.JupyterHub.services.append(mine)
         c.JupyterHub.load_roles.append(role)
+        del c.BackendAI["environments"]
         c.BackendAI.environments.append({"name": "python", "image": "jupyter/base:1"})
     else:
         c.JupyterHub.services = [mine]
@@ -68,6 +72,22 @@ def test_what_the_admin_has_stays(appended: bool, c: Config) -> None:
     if appended:
         config = unpack(hub.services[-1]["environment"][VARIABLE])
         assert config.BackendAI.environments == [{"name": "python", "image": "jupyter/base:1"}]
+
+
+def test_without_environments_it_offers_what_docker_spawner_says(c: Config) -> None:
+    c.BackendAI.environments = []
+    c.DockerSpawner.image = "jupyter/base:2"
+    c.DockerSpawner.allowed_images = {"new": "jupyter/base:2", "old": "jupyter/base:1"}
+    c.Spawner.update({"cpu_limit": 2, "mem_limit": "3G"})
+    setup(c)
+    config = unpack(c.JupyterHub.services[-1]["environment"][VARIABLE])
+    catalog = read_configuration(config).catalog()
+    (environment,) = catalog.environments
+    assert [(v.name, v.image) for v in environment.versions] == [
+        ("new", "jupyter/base:2"),
+        ("old", "jupyter/base:1"),
+    ]
+    assert (catalog.presets[0].cpu, catalog.presets[0].mem) == (2000, 3 * GIB)
 
 
 def test_a_service_of_that_name_is_the_admins(c: Config) -> None:

@@ -47,6 +47,7 @@ for _section, _values in json.loads({settings!r}).items():
 {extra}
 from jupyterhub_backendai import setup
 setup(c)
+{after}
 """
 
 ENVIRONMENTS = [
@@ -96,6 +97,7 @@ class Hub:
     directory: Path
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     extra: str = ""
+    after: str = ""
     command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "jupyterhub"])
     environment: Mapping[str, str] = field(default_factory=dict)
     service: bool = False
@@ -130,6 +132,7 @@ class Hub:
                 scopes=SCOPES,
                 settings=json.dumps(settings),
                 extra=self.extra,
+                after=self.after,
             )
         )
         return path

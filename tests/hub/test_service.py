@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import requests
@@ -67,6 +70,11 @@ def test_signing_in_by_cookie_and_by_token(hub: Hub) -> None:
     assert (seen.status_code, seen.json()["total"]) == (200, 0)
     everybody = {"owner": "*"}
     assert browser.get(url, headers=headers, params=everybody, timeout=30).status_code == 403
+    # A browser's EventSource can send no header, but a query.
+    stream = f"{hub.url}/services/backendai/api/events?_xsrf={xsrf}"
+    cors = {"Sec-Fetch-Mode": "cors"}
+    with browser.get(stream, headers=cors, timeout=30, stream=True) as events:
+        assert next(events.iter_lines()) == b"event: begin"
 
     assert api(hub, "api/sessions", token_of(hub, "rosa")).status_code == 200
     narrow = token_of(hub, "rosa", scopes=["read:users:name!user=rosa"])
@@ -77,3 +85,92 @@ def test_signing_in_by_cookie_and_by_token(hub: Hub) -> None:
     xsrf = next(c.value for c in chief.cookies if c.name == "_xsrf" and "services" in c.path)
     headers["X-XSRFToken"] = str(xsrf)
     assert chief.get(url, headers=headers, params=everybody, timeout=30).status_code == 200
+
+
+def test_who_may_see_and_do_what(hub: Hub) -> None:
+    """The matrix at a real Hub: whose scopes they are is the Hub's to say."""
+    people = {name: token_of(hub, name) for name in ("alice", "bob", "mate", "admin")}
+    assert hub.call("POST", "groups/lab").status_code in {201, 409}
+    members = {"users": ["alice", "mate"]}
+    assert hub.call("POST", "groups/lab/users", json=members).status_code == 200
+    access = "access:services!service=backendai"
+    people["narrow"] = token_of(hub, "alice", scopes=["read:servers!user=alice"])
+    people["reader"] = token_of(hub, "alice", scopes=["read:servers!user=alice", access])
+
+    made = api(hub, "api/sessions", people["alice"], "POST", json={"name": "hers"})
+    assert made.status_code == 201, made.text
+    path = f"api/sessions/{made.json()['sessions'][0]['id']}"
+    for who, get, delete in (
+        ("", 401, 401),
+        ("narrow", 403, 403),
+        ("bob", 404, 404),
+        ("mate", 404, 404),
+        ("reader", 200, 403),
+        ("alice", 200, 202),
+        ("admin", 200, 202),
+    ):
+        assert api(hub, path, people.get(who, "")).status_code == get, who
+        assert api(hub, path, people.get(who, ""), "DELETE").status_code == delete, who
+    body = {"owner": "alice", "name": "from-above"}
+    assert api(hub, "api/sessions", people["bob"], "POST", json=body).status_code == 403
+    made = api(hub, "api/sessions", people["admin"], "POST", json=body)
+    assert made.json()["sessions"][0]["owner"] == "alice"
+    (row,) = [row for row in hub.sessions("alice") if row["name"] == "from-above"]
+    assert json.loads(row["owner_groups"]) == ["lab"]
+    path = f"api/sessions/{row['id']}"
+    assert api(hub, path, people["alice"], "DELETE").json()["status"] == "CANCELLED"
+
+
+def test_a_running_session_is_ended_through_the_hub(hub: Hub) -> None:
+    token = token_of(hub, "carl")
+    hub.launch("carl", {"preset": None}, "work")
+    hub.until_ready("carl", "work")
+    (row,) = hub.sessions("carl")
+    path = f"api/sessions/{row['id']}"
+    assert "Jupyter" in api(hub, f"{path}/logs", token).text
+    ended = api(hub, path, token, "DELETE")
+    assert ended.status_code == 202, ended.text
+    wait_for("its end", lambda: api(hub, path, token).json()["status"] == "TERMINATED")
+    history = api(hub, f"{path}/history", token).json()["items"]
+    assert any(entry["message"] == "You ended it." for entry in history)
+    assert api(hub, path, token, "DELETE").json()["status"] == "TERMINATED"
+
+
+def test_a_hub_that_was_killed_leaves_no_second_service(hub: Hub) -> None:
+    token = token_of(hub, "dora")
+    (old,) = processes(hub)
+    hub.kill()
+    hub.start()
+    wait_for("another service", lambda: processes(hub) not in ([], [old]))
+    wait_for("it to open", lambda: api(hub, "health").status_code == 200)
+    assert len(processes(hub)) == 1
+    assert api(hub, "api/sessions", token).status_code == 200
+
+
+def processes(hub: Hub) -> list[int]:
+    """The services of this Hub that run, by their port in their environment."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if (
+                folder.name.isdigit()
+                and b"jupyterhub_backendai.service" in (folder / "cmdline").read_bytes()
+                and f":{hub.service_port}".encode() in (folder / "environ").read_bytes()
+            ):
+                found.append(int(folder.name))
+    return found
+
+
+def test_a_service_that_cannot_open_keeps_no_hub_from_starting(tmp_path: Path) -> None:
+    """Its configuration is broken on the way; the Hub is there all the same, and says what is."""
+    broken = 'c.JupyterHub.services[-1]["environment"]["BACKENDAI_CONFIGURATION"] = "broken"'
+    with running(tmp_path, service=True, after=broken) as hub:
+        tokens = [token_of(hub, name) for name in ("ella", "admin")]
+        wait_for("the failure", lambda: api(hub, "health").json() == {"status": "not_working"})
+        told = [api(hub, "api/sessions", token).json()["errors"][0]["message"] for token in tokens]
+        assert told[0] == "The sessions service does not work at the moment. Tell your admin."
+        assert "no configuration it can read" in told[1]
+        page = api(hub, "", tokens[1])
+        assert (page.status_code, "no configuration" in page.text) == (200, True)
+        assert hub.call("GET", "users").status_code == 200
+        assert "Traceback" not in hub.log_text()

@@ -28,7 +28,8 @@ class StandIn:
     tokens: dict[str, dict[str, Any]] = field(default_factory=dict)
     servers: dict[tuple[str, str], Any] = field(default_factory=dict)
     asked: list[tuple[str, str]] = field(default_factory=list)
-    failing: list[int] = field(default_factory=list)  # statuses of the next answers
+    # Status and message of the next answers; without one it is no Hub that answers.
+    failing: list[tuple[int, str]] = field(default_factory=list)
     url: str = ""
 
     def add(self, name: str, *, admin: bool = False, groups: tuple[str, ...] = ()) -> str:
@@ -64,8 +65,9 @@ class _Api(RequestHandler):
         self.hub.asked.append((self.request.method or "", path))
         await asyncio.sleep(0)
         if self.hub.failing and path != "user":
-            self.set_status(self.hub.failing.pop(0))
-            self.answer({"message": "Not now."}, 0)
+            status, said = self.hub.failing.pop(0)
+            self.set_status(status)
+            self.answer({"message": said}, 0) if said else self.finish("busy")
 
     def get(self, path: str) -> None:
         if path == "user":

@@ -53,14 +53,15 @@ async def test_users_and_their_servers(hub: StandIn) -> None:
 
 async def test_what_may_work_later_is_tried_again(hub: StandIn) -> None:
     async with HubClient(hub.url, "the-service") as client:
-        hub.failing[:] = [503, 429, 502]
+        hub.failing[:] = [(503, ""), (429, "Too many."), (502, "")]
         assert (await client.user("ann lee")).name == "ann lee"
-        hub.failing[:] = [503] * 10
+        hub.failing[:] = [(503, "")] * 10
         with pytest.raises(HubUnavailable, match="503"):
             await client.user("ann lee")
-        hub.failing[:] = [400]
-        with pytest.raises(HubRefused, match="Not now"):
-            await client.user("ann lee")
+        for status in (400, 503):
+            hub.failing[:] = [(status, "Not like this."), (200, "")]
+            with pytest.raises(HubRefused, match="Not like this"):
+                await client.user("ann lee")
         hub.failing.clear()
     async with HubClient("http://127.0.0.1:9", "the-service") as nobody:
         with pytest.raises(HubUnavailable):

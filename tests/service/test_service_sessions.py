@@ -34,6 +34,8 @@ async def test_launch_list_and_look(service: Running) -> None:
     listed = await service.call("GET", "api/sessions", "alice", params=params)
     assert [row["name"] for row in listed.json["items"]] == ["train-2", "train-3"]
     assert listed.json["total"] == 3
+    two = [("status", "PENDING"), ("status", "ERROR"), ("name", "train")]
+    assert (await service.call("GET", "api/sessions", "alice", params=two)).json["total"] == 3
     assert (await service.call("GET", "api/sessions", "bob")).json["total"] == 0
     everybody = await service.call("GET", "api/sessions", "admin", params={"owner": "*"})
     assert everybody.json["total"] >= 3
@@ -192,15 +194,30 @@ async def test_recent_launches(service: Running) -> None:
     assert (await service.call("PATCH", kept, "mate", json={})).status == 400
 
 
+async def test_a_class_that_starts_at_once(service: Running) -> None:
+    """A hundred in one moment: nobody is refused."""
+    await until_open(service)
+    for number in range(100):
+        service.tokens[f"pupil{number}"] = service.hub.add(f"pupil{number}")
+    launches = (launch(service, f"pupil{number}", {}) for number in range(100))
+    made = await asyncio.gather(*launches)
+    assert len({session["id"] for session in made}) == 100
+
+
 async def test_options_and_estimates(service: Running) -> None:
     await until_open(service)
     service.report_agent(cpu=4)
     options = (await service.call("GET", "api/options", "alice")).json
     assert [e["name"] for e in options["environments"]] == ["python"]
     assert options["user"]["name"] == "alice"
+    for_her = await service.call("GET", "api/options", "admin", params={"owner": "alice"})
+    assert for_her.json["user"] == options["user"]
     reply = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 9}})
     assert (reply.status, reply.json["errors"][0]["field"]) == (400, "resources.cpu")
     await launch(service, "bob", {"resources": {"cpu": 4}})
     asked = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 1}})
     assert (asked.status, asked.json["code"]) == (200, "waits")
     assert asked.json["ahead"] >= 1
+    waits = await launch(service, "bob", {"resources": {"cpu": 4}})
+    seen = await one(service, waits["id"], "bob", params={"estimate": "1"})
+    assert seen.json["may_start_at"] is None  # nobody knows how long the others will run

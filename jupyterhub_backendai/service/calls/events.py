@@ -13,7 +13,7 @@ from tornado.iostream import StreamClosedError
 
 from ..base import Handler, Refused
 from ..feed import BATCH, LIFETIME, Stream, event_of
-from ..schemas import StreamQuery
+from ..queries import StreamQuery
 from .sessions import whose
 
 MOST_STREAMS = 5000  # of everybody

@@ -15,7 +15,7 @@ from ...engine.logs import LogPart, as_text, search
 from ...store import Kernel, Session
 from ..base import Refused
 from ..logs import NoLog, chunks
-from ..schemas import LogQuery
+from ..queries import LogQuery
 from .sessions import SessionHandler
 
 QUIET = 2.0  # seconds without a byte after which a client is told that there is a log
@@ -25,6 +25,7 @@ class LogsHandler(SessionHandler):
     """One container's log. It goes through in pieces: no log is ever in memory as a whole."""
 
     _writing: asyncio.Task[None] | None = None
+    _left = False  # whether the client went away
 
     async def get(self, id: str) -> None:
         session = await self.session(id)
@@ -34,9 +35,8 @@ class LogsHandler(SessionHandler):
         try:
             await self._writing
         except asyncio.CancelledError:
-            if self.request.connection.stream.closed():  # type: ignore[union-attr]
-                return  # the client went away
-            raise
+            if not self._left:
+                raise
 
     async def _kernel(self, session: Session, name: str) -> Kernel:
         for kernel in await self.site.db(self.site.store.kernels, session.id):
@@ -71,7 +71,7 @@ class LogsHandler(SessionHandler):
         except EngineError as error:
             # Too late for a status: the client sees that the answer breaks off.
             self.service.log.warning("A log broke off: %s", error)
-            self.request.connection.stream.close()  # type: ignore[union-attr]
+            self.detach().close()
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
@@ -85,6 +85,7 @@ class LogsHandler(SessionHandler):
             self.set_header("Content-Disposition", f'attachment; filename="{name}"')
 
     def on_connection_close(self) -> None:
+        self._left = True
         if self._writing is not None:
             self._writing.cancel()
 

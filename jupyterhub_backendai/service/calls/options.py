@@ -7,14 +7,16 @@ from ...site.options import options_view
 from ..base import Handler
 from ..estimates import outlook_of
 from ..launching import context_of
+from ..queries import OptionsQuery
 from ..schemas import Options
 
 
 class OptionsHandler(Handler):
-    """What the caller may choose now."""
+    """What the caller, or whom the caller acts for, may choose now."""
 
     async def get(self) -> None:
-        context = await context_of(self.service, self.caller, {}, self.call.scope)
+        asked = {"owner": self.read_query(OptionsQuery).owner}
+        context = await context_of(self.service, self.caller, asked, self.call.scope)
         self.reply(Options(**await options_view(self.site, context)))
 
 

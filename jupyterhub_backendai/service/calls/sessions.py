@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any, cast
 
-from ...model.status import FINAL, LIVE
+from ...model.status import FINAL, LIVE, Status
 from ...store import Changed, Filter, HistoryFilter, NotFound, Session
 from ...store.history import HistoryOrder
 from ...store.queries import Order
 from ..auth import READ, Caller
 from ..base import Handler, Refused, not_found
 from ..ending import end
+from ..estimates import start_of
 from ..launching import context_of, launch
+from ..queries import EndQuery, HistoryQuery, LookQuery, SessionQuery
 from ..schemas import (
-    EndQuery,
     HistoryPage,
-    HistoryQuery,
     HistoryRow,
     Launched,
     Rename,
     SessionDetail,
     SessionPage,
-    SessionQuery,
     SessionRow,
 )
 
@@ -62,7 +62,9 @@ class SessionHandler(Handler):
     """One session, for its owner or for whoever may do the same for everybody."""
 
     async def get(self, id: str) -> None:
-        await self.show(await self.session(id))
+        session = await self.session(id)
+        wanted = self.read_query(LookQuery).estimate == "1" and session.status is Status.PENDING
+        await self.show(session, await start_of(self.site, session) if wanted else None)
 
     async def patch(self, id: str) -> None:
         session = await self.session(id)
@@ -103,7 +105,7 @@ class SessionHandler(Handler):
             raise Changed(session.id, session.version)
         return session.version
 
-    async def show(self, session: Session) -> None:
+    async def show(self, session: Session, may_start_at: datetime | None = None) -> None:
         """Answers with all there is to say about a session."""
         db, store = self.site.db, self.site.store
         kernels, earlier, later = await asyncio.gather(
@@ -112,7 +114,7 @@ class SessionHandler(Handler):
             db(store.dependents, session.id),
         )
         self.set_header("Etag", _etag(session))
-        self.reply(SessionDetail.of_all(session, kernels, earlier, later))
+        self.reply(SessionDetail.of_all(session, kernels, earlier, later, may_start_at))
 
 
 class HistoryHandler(SessionHandler):

@@ -1,0 +1,178 @@
+"""What the sessions service does for many at once: launches, pages of a long list, event streams.
+
+    python benchmarks/service.py [--json] [--seconds 30]
+
+A real Hub with its proxy and its service; everything goes through the proxy, with tokens of users.
+
+* A hundred users launch a session in the same moment. Timed is each answer, and until when all are
+  accepted. Their one machine has room for one, so that next to no container is started.
+* 10,000 sessions wait. Timed are 200 pages of 50 of everybody's, at places drawn at random.
+* 500 event streams are open and nothing changes. Told is the share of a core that it takes.
+
+Needs a Docker engine. With --json the last line is {"launches": {...}, "list_page": {...},
+"streams": {...}}, in seconds and shares of a core.
+"""
+
+from __future__ import annotations
+
+import sys
+
+sys.path.append(sys.path.pop(0))  # beside this lies a queue.py that is not Python's own
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+import time
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import aiohttp
+from hubs import Hub, free_port
+
+USERS, SESSIONS, PAGES, STREAMS = 100, 10_000, 200, 500
+_CONFIG = """
+c.Authenticator.admin_users = {{"chief"}}
+c.DockerSpawner.image = "backendai-demo:latest"
+c.BackendAI.service = True
+c.BackendAI.service_url = "http://127.0.0.1:{port}"
+c.BackendAI.check_hub_access = False
+c.BackendAI.default_policy = {{"max_pending": 1_000_000}}
+c.BackendAI.agents = [{{"name": "local", "capacity": {{"cpu": 1, "mem": "1g"}}}}]
+from jupyterhub_backendai import setup
+setup(c)
+"""
+
+
+class Api:
+    """Calls of the service, and of the Hub where users are made."""
+
+    def __init__(self, hub: Hub, client: aiohttp.ClientSession) -> None:
+        self.hub, self.client = hub, client
+        self.url = f"{hub.url}/services/backendai"
+
+    async def user(self, name: str) -> dict[str, str]:
+        """A user; the headers of a token of theirs."""
+        api, auth = f"{self.hub.url}/hub/api/users", _auth(self.hub.token)
+        async with self.client.post(f"{api}/{name}", headers=auth) as reply:
+            assert reply.status in {201, 409}, await reply.text()
+        async with self.client.post(f"{api}/{name}/tokens", headers=auth, json={}) as reply:
+            return _auth((await reply.json())["token"])
+
+    async def launch(self, auth: dict[str, str], **body: Any) -> float:
+        """Seconds until the service has accepted a launch."""
+        began = time.perf_counter()
+        async with self.client.post(f"{self.url}/api/sessions", headers=auth, json=body) as reply:
+            if reply.status != 201:
+                raise RuntimeError(f"a launch was refused: {reply.status} {await reply.text()}")
+            await reply.read()
+        return time.perf_counter() - began
+
+    async def page(self, auth: dict[str, str], offset: int) -> float:
+        """Seconds until a page of everybody's sessions is there."""
+        began = time.perf_counter()
+        query = {"owner": "*", "limit": "50", "offset": str(offset)}
+        async with self.client.get(f"{self.url}/api/sessions", headers=auth, params=query) as reply:
+            reply.raise_for_status()
+            assert len((await reply.json())["items"]) == 50
+        return time.perf_counter() - began
+
+
+async def launches(api: Api, users: list[dict[str, str]]) -> dict[str, float]:
+    """A hundred in the same moment."""
+    began = time.perf_counter()
+    took = sorted(await asyncio.gather(*(api.launch(auth) for auth in users)))
+    return {"all": time.perf_counter() - began, "median": took[len(took) // 2], "last": took[-1]}
+
+
+async def list_page(api: Api, admin: dict[str, str]) -> dict[str, float]:
+    """Pages of a list of 10,000, one after the other."""
+    for number in range((SESSIONS - USERS) // 100):
+        await api.launch(admin, name=f"many-{number}", count=100)
+    random = Random(1)
+    took = sorted([await api.page(admin, random.randrange(SESSIONS - 50)) for _ in range(PAGES)])
+    return {"median": took[PAGES // 2], "p95": took[PAGES * 95 // 100], "slowest": took[-1]}
+
+
+async def streams(api: Api, users: list[dict[str, str]], port: int, seconds: float) -> float:
+    """The share of a core that the service takes for 500 streams on which nothing happens."""
+    async with AsyncExitStack() as stack:
+        for number in range(STREAMS):
+            auth = users[number % len(users)]
+            reply = await stack.enter_async_context(
+                api.client.get(f"{api.url}/api/events", headers=auth)
+            )
+            reply.raise_for_status()
+            assert await reply.content.readline() == b"event: begin\n"
+        process = _service(port)
+        before, began = _processor_time(process), time.perf_counter()
+        await asyncio.sleep(seconds)
+        return (_processor_time(process) - before) / (time.perf_counter() - began)
+
+
+async def run(folder: Path, seconds: float) -> dict[str, Any]:
+    """All three on one Hub."""
+    port = free_port()
+    hub = Hub("service", folder / "hub", _CONFIG.format(port=port))
+    await hub.start()
+    try:
+        timeout, connector = aiohttp.ClientTimeout(total=None), aiohttp.TCPConnector(limit=0)
+        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as client:
+            api = Api(hub, client)
+            users = [await api.user(f"user{number}") for number in range(USERS)]
+            admin = await api.user("chief")
+            found: dict[str, Any] = {}
+            # Quiet before anything else: with nobody in line no schedule pass takes time.
+            found["streams"] = {"share_of_a_core": await streams(api, users, port, seconds)}
+            found["launches"] = await launches(api, users)
+            found["list_page"] = await list_page(api, admin)
+            return found
+    finally:
+        hub.stop()
+
+
+def _auth(token: str) -> dict[str, str]:
+    return {"Authorization": f"token {token}"}
+
+
+def _service(port: int) -> int:
+    """The process of the service, by its port in its environment."""
+    for folder in Path("/proc").iterdir():
+        try:
+            if (
+                b"jupyterhub_backendai.service" in (folder / "cmdline").read_bytes()
+                and f":{port}".encode() in (folder / "environ").read_bytes()
+            ):
+                return int(folder.name)
+        except OSError:
+            continue
+    raise RuntimeError("the service does not run")
+
+
+def _processor_time(process: int) -> float:
+    """Seconds of a core that a process has taken so far."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="end with the figures as JSON")
+    parser.add_argument("--seconds", type=float, default=30, help="how long streams are watched")
+    options = parser.parse_args()
+    print(f"load averages before: {os.getloadavg()}")
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(run(Path(folder), options.seconds))
+    print(f"load averages after:  {os.getloadavg()}")
+    for what, figures in found.items():
+        print(what, ", ".join(f"{name} {value:.3f}" for name, value in figures.items()))
+    if options.json:
+        print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

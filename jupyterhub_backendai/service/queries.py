@@ -1,0 +1,108 @@
+"""What the API's queries may say, as pydantic models; the OpenAPI schema is made from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from ..model.status import Phase, Result, Status
+from .schemas import Part
+
+MOST_ITEMS = 200  # of one page
+MOST_OFFSET = 10**9
+
+Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="How many, at most.")]
+Offset = Annotated[int, Field(ge=0, le=MOST_OFFSET, description="How many to leave out.")]
+Word = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+class LookQuery(Part):
+    """How a session is looked at."""
+
+    estimate: Literal["0", "1"] = Field(
+        default="0", description="`1`: with when it may start, which takes up to a second."
+    )
+
+
+class EndQuery(Part):
+    """How a session is ended."""
+
+    force: Literal["0", "1"] = Field(
+        default="0", description="`1`: over at once, even if its machine does not answer."
+    )
+
+
+class SessionQuery(Part):
+    """Which sessions, in which order."""
+
+    owner: Word | None = Field(
+        default=None, description="Whose; `*` is everybody's. Without it, one's own."
+    )
+    state: Literal["live", "over"] | None = None
+    status: list[Status] | None = Field(default=None, max_length=len(Status))
+    type: Literal["interactive", "batch"] | None = None
+    resource_group: Word | None = None
+    project: Word | None = None
+    name: Word | None = Field(default=None, description="Any part of a name.")
+    submitted_from: AwareDatetime | None = None
+    submitted_until: AwareDatetime | None = None
+    sort: Literal[
+        "submitted_at", "-submitted_at", "name", "-name", "owner", "-owner", "status", "-status",
+        "priority", "-priority", "ended_at", "-ended_at",
+    ] = "-submitted_at"  # fmt: skip
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class HistoryQuery(Part):
+    """Which rows of a history, in which order."""
+
+    phase: Phase | None = None
+    result: Result | None = None
+    from_status: Status | None = None
+    to_status: Status | None = None
+    error_code: Word | None = None
+    message: Word | None = Field(default=None, description="Any part of a message.")
+    sort: Literal[
+        "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
+        "result", "-result", "attempts", "-attempts",
+    ] = "-updated_at"  # fmt: skip
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class LogQuery(Part):
+    """Which part of which log."""
+
+    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = "main1"
+    kind: Literal["all", "command"] = Field(
+        default="all", description="`command`: what the command of a batch session wrote, alone."
+    )
+    tail: Annotated[int, Field(ge=0, le=10**7)] | None = Field(
+        default=None, description="The last lines, so many."
+    )
+    since: AwareDatetime | None = Field(default=None, description="What was written since.")
+    offset: Offset = 0
+    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET, description="Bytes, at most.")] | None = None
+    follow: Literal["0", "1"] = Field(
+        default="0", description="`1`: goes on for as long as the container runs."
+    )
+    search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Only lines that have this in them, as a JSON object each."
+    )
+    download: Literal["0", "1"] = Field(default="0", description="`1`: as a file.")
+
+
+class OptionsQuery(Part):
+    """Who is to choose."""
+
+    owner: Word | None = Field(default=None, description="Without it, oneself.")
+
+
+class StreamQuery(Part):
+    """Whose changes a stream tells."""
+
+    owner: Word | None = Field(
+        default=None, description="Whose; `*` is everybody's. Without it, one's own."
+    )
