@@ -58,16 +58,16 @@ async def _end_now(
 
 
 async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Session:
-    """Through the Hub; where that is away, or knows nothing of it, by a note that the Hub's
-    reconciler acts on."""
+    """Through the Hub; where that is away, or knows nothing of it, without it."""
     try:
         over = await hub.stop(session.owner, session.server_name, remove=True)
     except HubUnavailable as error:
-        site.log.warning("Session %s will be ended when the Hub is back: %s", session.id, error)
+        site.log.warning("Session %s is ended without the Hub: %s", session.id, error)
         over = True
     session = await site.db(site.store.get, session.id)
     if over and not session.status.is_final and session.status is not Status.TERMINATING:
-        return await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, USER)
+        session = await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, USER)
+        site.background(site.end(session.id, USER, reason))
     return session
 
 

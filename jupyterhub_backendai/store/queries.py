@@ -139,10 +139,15 @@ def live_names(db: Transaction, owner: str) -> frozenset[str]:
 
 
 def live(
-    db: Transaction, statuses: Collection[Status] | None, driver_not: str | None
+    db: Transaction,
+    statuses: Collection[Status] | None,
+    driver_not: str | None,
+    type: str | None,
 ) -> list[Session]:
     """Sessions that are not over, oldest first."""
     query = select(SessionRow).where(text(LIVE))
+    if type is not None:
+        query = query.where(SessionRow.type == type)
     if statuses is not None:
         query = query.where(SessionRow.status.in_([status.value for status in statuses]))
     if driver_not is not None:

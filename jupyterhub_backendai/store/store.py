@@ -267,12 +267,15 @@ class Store(ServiceCalls):
             return queries.live_names(db, owner)
 
     def live(
-        self, statuses: Collection[Status] | None = None, driver_not: str | None = None
+        self,
+        statuses: Collection[Status] | None = None,
+        driver_not: str | None = None,
+        type: str | None = None,
     ) -> list[Session]:
         """Sessions that are not over, oldest first. `driver_not`: only those that this driver does
         not work on (nobody's included)."""
         with self._db.read() as db:
-            return queries.live(db, statuses, driver_not)
+            return queries.live(db, statuses, driver_not, type)
 
     def list_sessions(
         self,

@@ -108,6 +108,8 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
         settings = {**BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite"}
         settings.update(log_directory=str(folder / "logs"), **backend)
         HubOAuth.clear_instance()
+        # What a test has put in line stays there: what starts it has tests of its own.
+        patch.setattr(Service, "workers", lambda self, site: {"feed": lambda: self.feed.run(site)})
         service = Service(lambda: unpack(pack({"BackendAI": settings})))
         server = HTTPServer(service.application())
         server.add_socket(sockets)

@@ -40,8 +40,7 @@ class BatchWorker:
 
     async def once(self) -> None:
         """One look at each batch session that runs."""
-        running = await self.site.db(self.site.store.live, {Status.RUNNING})
-        batch = [session for session in running if session.request.batch is not None]
+        batch = await self.site.db(self.site.store.live, {Status.RUNNING}, type="batch")
         await asyncio.gather(*(self._guarded(session) for session in batch))
         if batch and utcnow() - self._told_active >= ACTIVE_INTERVAL:
             self._told_active = utcnow()
