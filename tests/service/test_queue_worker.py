@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.service.hub import HubRefused, HubUnavailable, NoSuchUser
 from jupyterhub_backendai.service.workers import queue
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
+from jupyterhub_backendai.store import Session
 
+from ..spawner.spawners import MachineSpawner
 from .starting import Hub, site_of, spawner_of, submit, until, worker_of
 
 
@@ -107,3 +111,47 @@ async def test_a_start_lets_go_of_what_waits_long_and_the_queue_starts_it(hub: H
     row = await until(site, waiting, Status.RUNNING)
     assert row.request.env["MY_TOKEN"] == "secret"
     assert "secret" not in str(row.asked)
+
+
+async def test_an_engine_that_fails_is_tried_five_times(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, launch = site_of(hub), MachineSpawner.launch
+    fails = [EngineError("no"), AgentUnreachable("silence")]
+
+    async def failing(self: MachineSpawner, session: Session, request: Any) -> tuple[str, int]:
+        if fails:
+            raise fails.pop(0)
+        return await launch(self, session, request)
+
+    monkeypatch.setattr(MachineSpawner, "launch", failing)
+    (session,) = await submit(site, "train-1")
+    worker = worker_of(hub)
+    await worker.once()
+    await until(site, session, Status.RUNNING)
+    again = [e.error_code for e in site.store.history(session.id) if e.phase is Phase.CREATE]
+    assert again.count("engine_error") == again.count("agent_unreachable") == 1
+
+    fails = [EngineError("no")] * 5
+    (session,) = await submit(site, "train-2")
+    await worker.once()
+    row = await until(site, session, Status.ERROR)
+    assert (row.reason_code, fails) == ("engine_error", [])
+    assert "It was tried 5 times" in row.reason
+    assert len(site.store.allocations()) == 1
+
+
+async def test_a_hub_that_is_stopped_gives_nothing_up(hub: Hub) -> None:
+    site = site_of(hub)
+    spawner = spawner_of(hub.owner, "")
+    await spawner.accept({"preset": "four"})
+    start = asyncio.ensure_future(spawner.start())
+    await asyncio.wait_for(spawner.began.wait(), 10)
+    spawner.may_finish.set()
+    # The Hub cancels whatever runs, its own tasks and ours.
+    for task in [*site._tasks, start]:
+        task.cancel()
+    await asyncio.wait([start])
+    assert await site.cleanups.over(("alice", ""), 10)
+    (left,) = site.store.live()
+    assert (left.status, left.driver) == (Status.CREATING, site.run_id)
