@@ -206,19 +206,18 @@ async def test_a_class_that_starts_at_once(service: Running) -> None:
 async def test_options_and_estimates(service: Running) -> None:
     await until_open(service)
     service.report_agent(cpu=4)
-    service.tokens["cleo"] = service.hub.add("cleo")  # of whom nothing has ended yet
     options = (await service.call("GET", "api/options", "alice")).json
     assert [e["name"] for e in options["environments"]] == ["python"]
     assert options["user"]["name"] == "alice"
     for_her = await service.call("GET", "api/options", "admin", params={"owner": "alice"})
     assert for_her.json["user"] == options["user"]
-    reply = await service.call("POST", "api/estimate", "cleo", json={"resources": {"cpu": 9}})
+    reply = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 9}})
     assert (reply.status, reply.json["errors"][0]["field"]) == (400, "resources.cpu")
     for _ in range(2):  # one that starts, one that waits
-        await launch(service, "cleo", {"resources": {"cpu": 4}})
-    asked = await service.call("POST", "api/estimate", "cleo", json={"resources": {"cpu": 1}})
+        await launch(service, "bob", {"resources": {"cpu": 4}})
+    asked = await service.call("POST", "api/estimate", "bob", json={"resources": {"cpu": 1}})
     assert (asked.status, asked.json["code"]) == (200, "waits")
     assert asked.json["ahead"] >= 1
-    waits = await launch(service, "cleo", {"resources": {"cpu": 4}})
-    seen = await one(service, waits["id"], "cleo", params={"estimate": "1"})
+    waits = await launch(service, "bob", {"resources": {"cpu": 4}})
+    seen = await one(service, waits["id"], "bob", params={"estimate": "1"})
     assert seen.json["may_start_at"] is None  # nobody knows how long the others will run
