@@ -123,9 +123,10 @@ RULES: tuple[Rule, ...] = (
         "container_gone", GONE_MACHINE,
     ),
     Rule(
-        "RUNNING", "no running container",
+        # Not at once: what the engine says may be older than the session's container.
+        "RUNNING for half a minute, or since before this Hub", "no running container",
         "its outcome and log are saved; removed, TERMINATED", Action.END,
-        lambda s: s.status is Status.RUNNING and s.container is False,
+        lambda s: s.status is Status.RUNNING and s.container is False and (s.settled or s.first),
         "container_gone", "Its container was not running any more. Start it again.",
     ),
     Rule(
