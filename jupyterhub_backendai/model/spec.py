@@ -34,6 +34,7 @@ from .sent import ENV, MOMENT, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS, SPAN
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
+MAX_MOUNTS = 100
 MAX_PARTS = 20_000  # values in all of the options, or of a form with thousands of folders
 MAX_TEXT = 512 * 1024  # characters in all of them; the longest legal ones have about half
 MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
@@ -167,7 +168,7 @@ class SessionSpec(_Part):
     count: Annotated[Annotated[Whole, Field(ge=1, le=100)], OR_NOTHING] = 1
     cluster: Annotated[Cluster, OR_NOTHING] = Cluster()
     threads: Annotated[ThreadCounts, OR_NOTHING] = ThreadCounts()
-    mounts: Annotated[tuple[Mount, ...], Field(max_length=100), OR_NOTHING] = ()
+    mounts: Annotated[tuple[Mount, ...], Field(max_length=MAX_MOUNTS), OR_NOTHING] = ()
     preopen_ports: Annotated[tuple[int, ...], PORTS] = ()
     batch: Annotated[Batch | None, NOT_EMPTY] = None
     depends_on: Annotated[References, OR_NOTHING] = ()
@@ -409,7 +410,7 @@ def _without(data: Mapping[str, Any], places: Iterable[tuple[int | str, ...]]) -
         elif head == "mounts" and isinstance(part, (list, tuple)) and isinstance(inner, int):
             mounts = list(part)
             mounts[inner] = UNREADABLE_MOUNT
-            kept["mounts"] = mounts
+            kept["mounts"] = mounts if len(mounts) <= MAX_MOUNTS else []
         else:
             kept.pop(str(head), None)
     return kept

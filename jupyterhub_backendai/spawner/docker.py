@@ -27,6 +27,7 @@ from .container import ContainerSpawner
 from .errors import SessionSpawnError
 from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
+from .ready import server_url
 from .session import ENDED
 
 STOP_GRACE = 5  # seconds for a server to end before it is killed
@@ -295,6 +296,20 @@ class DockerSessionSpawner(ContainerSpawner):
         except AgentUnreachable as error:
             self.log.warning("%s: %s", self._log_name, error)
             return None
+
+    async def get_url(self) -> str:
+        """Where the running server is. A Hub that was killed before it had noted that asks, when it
+        is there again; what it knows itself is the answer where the agent has none."""
+        known = str(self.server.url)
+        if self._host is None or not self.object_id:
+            return known
+        self._connect_as(self._host.config)
+        try:
+            ip, port = await self.get_ip_and_port()
+        except (AgentUnreachable, APIError) as error:
+            self.log.warning("%s: its address is not known: %s", self._log_name, error)
+            return known
+        return server_url(ip, port, str(self.server.base_url))
 
     async def _exit_of(self, session: Session, container: str) -> int | None:
         found = None

@@ -11,6 +11,12 @@ INTERVAL = 0.02  # seconds between tries; one try on a closed port costs well un
 ALIVE_EVERY = 0.5  # seconds between looks at whether the container is still there
 
 
+def server_url(ip: str, port: int, path: str) -> str:
+    """The address of something on a session's server."""
+    host = f"[{ip}]" if ":" in ip else ip
+    return f"http://{host}:{port}{path}"
+
+
 async def wait_until_ready(
     url: str,
     timeout: float,

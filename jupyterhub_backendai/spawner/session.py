@@ -20,7 +20,7 @@ from ..store import NotFound, Session
 from .doors import PREPARE_TIMEOUT
 from .errors import for_people, log_in_one_line, why
 from .in_line import HandedOver, InLine
-from .ready import wait_until_ready
+from .ready import server_url, wait_until_ready
 from .story import Story
 
 # The Hub does not say whether it was the owner, an admin, or its own end.
@@ -168,9 +168,7 @@ class SessionSpawner(InLine, Spawner):
 
     async def _until_it_answers(self, ip: str, port: int) -> None:
         """Until the server answers. Raises `LaunchError` after the Hub's `http_timeout`."""
-        host = f"[{ip}]" if ":" in ip else ip
-        base = self.server.base_url if self.server else "/"
-        url = url_path_join(f"http://{host}:{port}", base, "api")
+        url = server_url(ip, port, url_path_join(self.server.base_url, "api"))
         if not await wait_until_ready(url, self.http_timeout, self.check_alive):
             self.log.error("%s does not answer at %s", self._log_name, url)
             raise LaunchError(

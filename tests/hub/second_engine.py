@@ -9,7 +9,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import zlib
 from pathlib import Path
 
@@ -17,9 +16,7 @@ import docker
 
 from .harness import IMAGE, wait_for
 
-ROOT = Path(__file__).resolve().parents[2]
-KEPT = ROOT / ".run" / "second-engine"
-OWN_ROOT = ROOT / "share" / "setup" / "own-root.py"
+KEPT = Path(__file__).resolve().parents[2] / ".run" / "second-engine"
 OF = "of-image"  # the label that says which of the first daemon's images a copy is of
 
 
@@ -53,7 +50,6 @@ class SecondEngine:
         with open(self.run / "dockerd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [
-                    sys.executable, OWN_ROOT,
                     "dockerd", "--config-file", nothing, "--host", self.socket,
                     "--data-root", KEPT / "data", "--exec-root", self.run / "exec",
                     "--pidfile", KEPT / "pid", "--group", str(os.getgid()),

@@ -189,8 +189,8 @@ def test_one_daemon_dies_and_comes_back(hub: Hub, engine: SecondEngine) -> None:
     engine.start()
     hub.until_ready("waits", timeout=90)
     wait_for("what is over to go", lambda: session_of(hub, "leaves")["status"] == "TERMINATED", 90)
-    owners = {c.labels["backendai.user"] for c in inside(engine, hub)}
-    assert owners == {"stays", "waits"}
+    owners = {c.labels["backendai.user"]: c.status for c in inside(engine, hub)}
+    assert owners == {"stays": "running", "waits": "running"}
     assert agents(hub, "comes")["two"]["available"]
     # The daemon's containers ran on while it was dead, and so did the session in one.
     stays = session_of(hub, "stays")

@@ -776,6 +776,7 @@ def test_dot_folders_come_by_themselves() -> None:
         ("data", "mounts", "tuple_type"),
         ({"folder": "data"}, "mounts", "tuple_type"),
         ([{"folder": f"f{n}"} for n in range(101)], "mounts", "too_long"),
+        ([*({"folder": f"f{n}"} for n in range(100)), {}], "mounts.100.folder", "missing"),
     ],
 )
 def test_no_mounts(mounts: object, field: str, code: str) -> None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.model.catalog import Catalog
@@ -51,18 +51,26 @@ def judge(group: dict[str, Any], amounts: dict[str, int], agent: str) -> str:
     def within(room: dict[str, int]) -> bool:
         return all(amounts[slot] <= room[slot] for slot in SLOT_NAMES)
 
-    for bound in place["bounds"]:
-        if amounts[bound["slot"]] > bound["over"]:
-            return str(bound["code"])
-    if any(a["available"] and within(a["free"]) for a in agents):
-        return str(place["otherwise"]["code"])
-    return "waits" if any(within(a["capacity"]) for a in agents) else str(place["apart"]["code"])
+    over = [str(b["code"]) for b in place["bounds"] if amounts[b["slot"]] > b["over"]][:1]
+    known = [a for a in agents if any(a["capacity"].values())]
+    if over != ["never"] and known and not any(within(a["capacity"]) for a in known):
+        return str(place["apart"]["code"])
+    if over:
+        return over[0]
+    fits = any(a["available"] and within(a["free"]) for a in agents)
+    return str(place["otherwise" if fits else "together"]["code"])
 
 
 halves = st.integers(1, 40).map(lambda n: n * 500)
 sizes = st.integers(1, 140).map(lambda n: n * GIB // 2)
 
 
+@example(
+    "default",
+    "auto",
+    {"cpu": 8500, "mem": 17 * GIB // 2, "fgpu": 0},
+    [(("default", "cpu-1"), "ada")] * 2,
+)
 @given(
     st.sampled_from(["default", "lab"]),
     st.sampled_from(["auto", "first", "second"]),

@@ -80,10 +80,12 @@ function judge(amounts) {
   const agent = $("#bk-agent-col")?.hidden === false ? g.agents.find((a) => a.name === chosen("agent")) : null;
   const place = agent ?? g;
   const over = place.bounds.find((bound) => amounts[bound.slot] > bound.over);
-  if (over) return { ...over, why: over.why.replace("{asked}", AMOUNT[over.slot](amounts[over.slot])) };
   const agents = agent ? [agent] : g.agents;
-  if (agents.some((a) => a.available && roomFor(amounts, a.free))) return place.otherwise;
-  return agents.length && !agents.some((a) => roomFor(amounts, a.capacity)) ? place.apart : place.together;
+  // What an agent has that never answered is not known: it makes nothing impossible.
+  const known = agents.filter((a) => Object.values(a.capacity).some((has) => has > 0));
+  if (over?.code !== "never" && known.length && !known.some((a) => roomFor(amounts, a.capacity))) return place.apart;
+  if (over) return { ...over, why: over.why.replace("{asked}", AMOUNT[over.slot](amounts[over.slot])) };
+  return agents.some((a) => a.available && roomFor(amounts, a.free)) ? place.otherwise : place.together;
 }
 
 const roomFor = (amounts, room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
