@@ -41,8 +41,9 @@ class Sight:
     """A session as it is seen; None where nobody looked. `status` None: there is no live one.
 
     `settled`: its status is half a minute old, so that no step is just being taken. `first`: the
-    first look of this Hub, at what another left. `queue`: the service is on. `answers`, `known`: its agent does, is.
-    `container`: one of it runs (or, of no live one, is there). `server`: the Hub has it active.
+    first look of this Hub, at what another left. `queue`: the service is on. `answers`, `known`:
+    its agent does, is. `container`: one of it runs (or, of no live one, is there). `server`: the
+    Hub has it active.
     """
 
     status: Status | None

@@ -153,13 +153,6 @@ async def test_bad_input_is_told_at_once(service: Running) -> None:
         assert (reply.status, reply.json["errors"][0]["field"]) == (400, field)
 
 
-async def test_more_mounts_than_there_may_be(service: Running) -> None:
-    await until_open(service)
-    mounts = [{"folder": "a"}] * 100 + [{"folder": ""}]
-    reply = await service.call("POST", "api/sessions", "alice", json={"mounts": mounts})
-    assert reply.status == 400
-
-
 async def test_addresses_that_are_none(service: Running) -> None:
     await until_open(service)
     for method, path, status in (
