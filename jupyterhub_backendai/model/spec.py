@@ -408,9 +408,10 @@ def _without(data: Mapping[str, Any], places: Iterable[tuple[int | str, ...]]) -
         if isinstance(part, dict) and inner is not None and head != "env":
             kept[str(head)] = {key: value for key, value in part.items() if key != inner}
         elif head == "mounts" and isinstance(part, (list, tuple)) and isinstance(inner, int):
-            mounts = list(part)
-            mounts[inner] = UNREADABLE_MOUNT
-            kept["mounts"] = mounts if len(mounts) <= MAX_MOUNTS else []
+            mounts = list(part) if len(part) <= MAX_MOUNTS else []
+            if inner < len(mounts):
+                mounts[inner] = UNREADABLE_MOUNT
+            kept["mounts"] = mounts
         else:
             kept.pop(str(head), None)
     return kept

@@ -83,7 +83,7 @@ class Reconciler:
             status=session.status,
             driver=driver,
             settled=(utcnow() - session.status_changed_at).total_seconds() > INTERVAL,
-            first=first,
+            first=first and session.driver != site.run_id,
             queue=site.configuration.service,
             answers=session.agent is None or site.answers(session.agent),
             known=session.agent is None or session.agent in site.engine.hosts,

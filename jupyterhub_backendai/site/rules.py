@@ -41,8 +41,9 @@ class Sight:
     """A session as it is seen; None where nobody looked. `status` None: there is no live one.
 
     `settled`: its status is half a minute old, so that no step is just being taken. `first`: the
-    first look of this Hub. `queue`: the service is on. `answers`, `known`: its agent does, is.
-    `container`: one of it runs (or, of no live one, is there). `server`: the Hub has it active.
+    first look of this Hub, at what another left. `queue`: the service is on. `answers`, `known`:
+    its agent does, is. `container`: one of it runs (or, of no live one, is there). `server`: the
+    Hub has it active.
     """
 
     status: Status | None
@@ -123,9 +124,10 @@ RULES: tuple[Rule, ...] = (
         "container_gone", GONE_MACHINE,
     ),
     Rule(
-        "RUNNING", "no running container",
+        # Not at once: what the engine says may be older than the session's container.
+        "RUNNING for half a minute, or since before this Hub", "no running container",
         "its outcome and log are saved; removed, TERMINATED", Action.END,
-        lambda s: s.status is Status.RUNNING and s.container is False,
+        lambda s: s.status is Status.RUNNING and s.container is False and (s.settled or s.first),
         "container_gone", "Its container was not running any more. Start it again.",
     ),
     Rule(

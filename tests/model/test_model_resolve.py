@@ -785,6 +785,11 @@ def test_no_mounts(mounts: object, field: str, code: str) -> None:
     assert refused({"mounts": mounts}).status == 400
 
 
+def test_several_of_too_many_mounts_that_cannot_be_read() -> None:
+    found = refused({"mounts": [{"folder": ""}, *({"folder": "data"} for _ in range(100)), {}]})
+    assert [error.field for error in found.errors] == ["mounts.0.folder", "mounts.101.folder"]
+
+
 def test_a_folder_can_be_made_with_the_session() -> None:
     session = granted({"mounts": [{"folder": "new", "create": True, "path": "n"}]})
     made = next(m for m in session.mounts if m.create)

@@ -30,6 +30,7 @@ BACKEND = {
         {"name": "python", "versions": [{"name": "3.11", "image": "jupyter/base:1"}]},
     ],
     "presets": [{"name": "small", "cpu": 1, "mem": "1g"}],
+    "agents": [{"name": "local", "base_url": "unix:///nobody/answers.sock"}],
 }
 
 

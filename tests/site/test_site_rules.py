@@ -145,6 +145,8 @@ async def test_a_running_one_without_its_container_ends(
     assert rule is not None
     assert "not part of this site" in rule.reason
     await site.reconciler._look_at(lost, first=False)
+    assert site.store.get(lost.id).status is S.RUNNING
+    await site.reconciler._look_at(lost, first=True)
     row = site.store.get(lost.id)
     assert (row.status, row.reason_code) == (S.TERMINATED, "container_gone")
 
