@@ -304,8 +304,8 @@ async def execute(server: str, code: str, token: str = TOKEN) -> str:
                     output.append(content["text"])
                 elif kind == "error":
                     raise AssertionError("".join(output) + content["evalue"])
-                elif kind == "execute_reply":
-                    break
+                elif kind == "status" and content["execution_state"] == "idle":
+                    break  # all it printed came before; the reply may come earlier
         async with client.delete(kernel):
             return "".join(output)
 
