@@ -93,6 +93,8 @@ class DockerHost:
         self.helper_labels = {LABEL_HUB: hub_id, LABEL_SESSION: f"{HELPER}{run_id}"}
         self.name = config.name
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
+        # The question whether it is there does not wait behind what keeps it busy.
+        self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"docker-{config.name}-asking")
         self.daemon_id = ""  # as the daemon says; two agents may be one daemon
         self.downloads = Downloads(config.name, self._download_options)
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
@@ -146,6 +148,16 @@ class DockerHost:
 
         return await asyncio.get_running_loop().run_in_executor(self.executor, run)
 
+    async def info(self) -> dict[str, Any]:
+        """What the daemon says of itself, however many calls are in flight. Raises
+        `AgentUnreachable`."""
+
+        def run() -> dict[str, Any]:
+            with self.answering():
+                return dict(self.client.info())
+
+        return await asyncio.get_running_loop().run_in_executor(self._asking, run)
+
     @contextmanager
     def answering(self) -> Iterator[None]:
         """Around a synchronous call: raises `AgentUnreachable` when nobody answers."""
@@ -161,9 +173,10 @@ class DockerHost:
         now = time.monotonic()
         if not fresh and self._listing and now - self._listing[0] < LIST_CACHE:
             return self._listing[1]
-        if self._listing_task is None or fresh:
-            self._listing_task = asyncio.create_task(self._list())
         task = self._listing_task
+        # One that is over is of whoever gave up waiting for it, however long ago.
+        if task is None or task.done() or fresh:
+            self._listing_task = task = asyncio.create_task(self._list())
         try:
             return await asyncio.shield(task)
         finally:
@@ -218,7 +231,8 @@ class DockerHost:
                 )
                 client.put_archive(made["Id"], "/", data)
             finally:
-                client.remove_container(made["Id"], force=True)
+                # With the volumes that its image asks for.
+                client.remove_container(made["Id"], force=True, v=True)
 
         try:
             await self.call(run)
@@ -255,8 +269,7 @@ class DockerEngine(Engine):
         config = host.config
         status = partial(AgentStatus, config.name, config.group)
         try:
-            asked = host.call(lambda client: client.info())
-            info = await within(ANSWER_TIMEOUT, asked)
+            info = await within(ANSWER_TIMEOUT, host.info())
         except (AgentUnreachable, APIError) as error:
             return status(config.capacity or Slots(), False, str(error)[:500])
         except asyncio.TimeoutError:

@@ -1,12 +1,14 @@
 """Puts right what a process that died left behind, at start and every half minute.
 
 What is done in which case is in `rules`. This is the work of the Hub's process, which has the
-starts; what only the Hub's API can tell is compared by the service (`service.workers.servers`).
+starts. What the Hub says of its servers is compared here while there is no service, else by it
+(`service.workers.servers`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .runtime import Site
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
+LOST = 60.0  # seconds that the Hub has no server of a session before that is believed
 
 
 class Reconciler:
@@ -29,6 +32,7 @@ class Reconciler:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._lacking: dict[str, float] = {}  # since when the Hub has no server of a session
 
     async def clear_the_line(self) -> None:
         """What was in line when an earlier run of this Hub died. Asks no agent for anything."""
@@ -41,18 +45,34 @@ class Reconciler:
         while True:
             try:
                 sessions = await site.db(site.store.live)
+                lost = self._lost(sessions)
                 # One lane for each agent: one that hangs holds up no other.
                 lanes = {session.agent for session in sessions} | set(site.engine.hosts)
-                await asyncio.gather(*(self._lane(agent, sessions, first) for agent in lanes))
+                await asyncio.gather(*(self._lane(a, sessions, first, lost) for a in lanes))
                 first = False
             except Exception:
                 site.log.exception("Reconciling failed; it is tried again")
             await asyncio.sleep(INTERVAL)
 
-    async def _lane(self, agent: str | None, sessions: list[Session], first: bool) -> None:
+    def _lost(self, sessions: list[Session]) -> frozenset[str]:
+        """Ids of the running sessions that the Hub has had no server of for a while."""
+        site = self.site
+        if site.configuration.service or site.hub_servers is None:
+            return frozenset()
+        hub, now = site.hub_servers(), time.monotonic()
+        self._lacking = {
+            s.id: self._lacking.get(s.id, now)
+            for s in sessions
+            if s.status is Status.RUNNING and s.id not in site.driven and hub.lack(s)
+        }
+        return frozenset(id for id, since in self._lacking.items() if now - since > LOST)
+
+    async def _lane(
+        self, agent: str | None, sessions: list[Session], first: bool, lost: frozenset[str]
+    ) -> None:
         for session in sessions:
             if session.agent == agent:
-                await self._guarded(f"session {session.id}", self._look_at(session, first))
+                await self._guarded(f"session {session.id}", self._look_at(session, first, lost))
         if agent in self.site.engine.hosts and self.site.answers(str(agent)):
             await self._guarded(f"agent {agent}", self._sweep(str(agent)))
 
@@ -65,13 +85,22 @@ class Reconciler:
         except Exception:
             self.site.log.exception("Reconciling %s failed; it is tried again", what)
 
-    async def _look_at(self, session: Session, first: bool) -> None:
+    async def _look_at(
+        self, session: Session, first: bool, lost: frozenset[str] = frozenset()
+    ) -> None:
         container = None
         if session.status is Status.RUNNING:
             container = await self._has_container(session)
-        await self._follow(session, rule_for(self._sight(session, first, container)))
+        server = False if session.id in lost else None
+        await self._follow(session, rule_for(self._sight(session, first, container, server)))
 
-    def _sight(self, session: Session, first: bool = False, container: bool | None = None) -> Sight:
+    def _sight(
+        self,
+        session: Session,
+        first: bool = False,
+        container: bool | None = None,
+        server: bool | None = None,
+    ) -> Sight:
         site = self.site
         if session.driver is None:
             driver = Driver.NOBODY
@@ -88,6 +117,7 @@ class Reconciler:
             answers=session.agent is None or site.answers(session.agent),
             known=session.agent is None or session.agent in site.engine.hosts,
             container=container,
+            server=server,
         )
 
     async def _has_container(self, session: Session) -> bool | None:

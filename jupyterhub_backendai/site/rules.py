@@ -131,7 +131,7 @@ RULES: tuple[Rule, ...] = (
         "container_gone", "Its container was not running any more. Start it again.",
     ),
     Rule(
-        "RUNNING for half a minute", "the Hub has no such server",
+        "RUNNING for half a minute", "the Hub has no such server (service off: for a minute)",
         "its log is saved; removed, TERMINATED", Action.END,
         lambda s: s.status is Status.RUNNING and s.server is False and s.settled,
         "not_in_hub", "The Hub does not know its server any more. Start it again.",

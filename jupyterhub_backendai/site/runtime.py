@@ -26,6 +26,7 @@ from . import ending, retention
 from .cleanups import Cleanups
 from .clock import utcnow
 from .folders import FolderShelf
+from .hub_servers import HubServers
 from .queue import Queue
 from .reconcile import Reconciler
 
@@ -94,6 +95,7 @@ class Site:
         self._answering: dict[str, bool] = {}
         self._warned: set[str] = set()
         self.driven: set[str] = set()  # ids of sessions that a start of this process is busy with
+        self.hub_servers: Callable[[], HubServers] | None = None  # in the Hub's process only
         self.closed = False
         self.stopping = False  # all tasks of this process have been cancelled: it ends
 

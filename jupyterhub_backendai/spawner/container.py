@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
@@ -23,6 +24,8 @@ from ..store import NotFound as NoSuchSession
 from ..store import Session
 from .errors import in_log
 from .session import LOG_LINES, SessionSpawner
+
+Cores = tuple[int, ...] | None  # of its own; None is a share of them all
 
 # Of the container that the current task makes. Not an attribute: a start that was given up may
 # still be making its container when the next one begins.
@@ -53,7 +56,7 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         """The client of this session's host."""
         return self.host.client
 
-    async def free_cores(self, request: SessionRequest) -> tuple[int, ...] | None:
+    async def free_cores(self, request: SessionRequest) -> Cores:
         """Cores of the host that no other session has been given; None for part of a core."""
         if request.cpu % 1000:
             return None
@@ -70,22 +73,38 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         wanted = request.cpu // 1000
         return tuple(free[:wanted]) if len(free) >= wanted else None
 
-    async def make_container(self, session: Session, settings: ContainerSettings) -> None:
+    async def make_container(
+        self, session: Session, settings_for: Callable[[Cores], ContainerSettings]
+    ) -> None:
         """Create, fill and start as one piece of work that a cancelled start cannot tear apart:
-        whoever cleans up waits for it first."""
-        work = asyncio.ensure_future(self._create_and_start(session, settings))
+        whoever cleans up waits for it first. `settings_for` is given the cores that it gets."""
+        pinned = self.site.configuration.pin_cores
+        # One at a time only where each must see the cores that the others were given.
+        lock = self.host.launching
+        if pinned:
+            await lock.acquire()
+        work = asyncio.ensure_future(self._create_and_start(session, settings_for, pinned))
+        if pinned:
+            # Not when the start is over, but when its container is there for others to see.
+            work.add_done_callback(lambda _: lock.release())
         self._attempt.launching = work
         try:
             await asyncio.shield(work)
         except APIError as error:
             raise self._explain(error) from error
 
-    async def _create_and_start(self, session: Session, settings: ContainerSettings) -> None:
+    async def _create_and_start(
+        self,
+        session: Session,
+        settings_for: Callable[[Cores], ContainerSettings],
+        pinned: bool,
+    ) -> None:
+        settings = settings_for(await self.free_cores(session.request) if pinned else None)
         _granted.set(settings)  # for this task alone
         files = support_files(
             self.site.settings, tuple(mount.target for mount in session.request.mounts)
         )
-        obj = await self._create_object_once()
+        obj = await self._create_object_once(session)
         self.object_id = obj[self.object_id_key]
         await self.docker("put_archive", self.object_id, "/", files)
         if settings.batch is not None:
@@ -101,16 +120,17 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
             image=self.image,
         )
 
-    async def _create_object_once(self) -> dict[str, Any]:
+    async def _create_object_once(self, session: Session) -> dict[str, Any]:
         try:
             return dict(await self.create_object())
         except APIError as error:
             if error.status_code != 409:
                 raise
-        # The name is taken: by a leftover of ours, which goes, or by somebody else's container.
+        # The name is taken: by a leftover of ours, which goes, or by somebody else's container. A
+        # leftover may be this very session's, of a try before this one that Docker did not answer.
         ours = self.host.belongings
         holder = await self.host.call(lambda client: ours.session_of(client, self.object_name))
-        if holder == "" or (holder and await self._is_live(holder)):
+        if holder == "" or (holder and holder != session.id and await self._is_live(holder)):
             self.log.error(
                 "%s: the name %s is taken by another container; c.DockerSpawner.name_template must "
                 "differ for each server of a user", self._log_name, self.object_name,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from docker.errors import APIError, NotFound
 from dockerspawner import DockerSpawner
+from sqlalchemy.orm import object_session
 from tornado import web
 from traitlets import Bool, default
 from traitlets.config import Config
@@ -14,20 +16,21 @@ from traitlets.config import Config
 from ..engine.base import LABEL_SESSION, AgentUnreachable, EngineError, ImageMissing
 from ..engine.batch import batch_job
 from ..engine.docker import AgentConfig
-from ..engine.settings import SessionFacts, container_settings
+from ..engine.settings import ContainerSettings, SessionFacts, container_settings
 from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Status
 from ..site.rules import GONE_MACHINE
 from ..site.runtime import Site
-from ..store import Session
+from ..store import Session, Unavailable
 from .allowed import of_images, of_limits
-from .container import ContainerSpawner
-from .errors import SessionSpawnError
+from .container import ContainerSpawner, Cores
+from .errors import SessionSpawnError, in_log
 from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
 from .ready import server_url
+from .servers import hub_servers
 from .session import ENDED
 
 STOP_GRACE = 5  # seconds for a server to end before it is killed
@@ -64,6 +67,9 @@ class DockerSessionSpawner(ContainerSpawner):
         # Kept: finding it means comparing whole configurations, and it is asked for all the time.
         if self._site is None or self._site.closed:
             self._site = Site.of(self.config, self._client_options())
+            db = None if self.orm_spawner is None else object_session(self.orm_spawner)
+            if db is not None:  # in the Hub itself
+                self._site.hub_servers = partial(hub_servers, db)
         return self._site
 
     @classmethod
@@ -208,7 +214,7 @@ class DockerSessionSpawner(ContainerSpawner):
         except AgentUnreachable:
             raise
         except EngineError as error:
-            self.log.error("%s: %s", self._log_name, error)
+            self.log.error("%s: %s", self._log_name, in_log(str(error), 1000))
             raise LaunchError(
                 "folder", "Your new folder could not be made. Tell your admin."
             ) from error
@@ -249,10 +255,8 @@ class DockerSessionSpawner(ContainerSpawner):
         environment = self.site_catalog().environment(request.environment or "")
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
-        pinned = self.site.configuration.pin_cores
-        # One at a time only where each must see the cores that the others were given.
-        async with host.launching if pinned else nullcontext():
-            cores = await self.free_cores(request) if pinned else None
+
+        def settings_for(cores: Cores) -> ContainerSettings:
             facts = SessionFacts(
                 session_id=session.id,
                 name=session.name,
@@ -263,7 +267,9 @@ class DockerSessionSpawner(ContainerSpawner):
                 cores=cores,
                 batch=batch_job(request, session.name),
             )
-            await self.make_container(session, container_settings(facts, image, self.site.settings))
+            return container_settings(facts, image, self.site.settings)
+
+        await self.make_container(session, settings_for)
         if self.post_start_cmd:
             await self.post_start_exec()
         return await self.get_ip_and_port()
@@ -273,10 +279,18 @@ class DockerSessionSpawner(ContainerSpawner):
     async def poll(self) -> int | None:
         """None while the session starts or runs, else its exit code.
 
-        While Docker does not answer a session counts as running: nothing says that it is not.
+        While nothing is known a session counts as running, whatever does not answer or refuses: the
+        Hub forgets a server for good that it cannot ask for while it starts.
         """
         if self._starting:
             return None
+        try:
+            return await self._poll()
+        except (EngineError, APIError, Unavailable) as error:
+            self.log.warning("%s counts as running: %s", self._log_name, in_log(str(error)))
+            return None
+
+    async def _poll(self) -> int | None:
         await self.site.ready()
         session = await self.recall()
         if session is None or session.status is not Status.RUNNING or session.agent is None:
@@ -285,17 +299,13 @@ class DockerSessionSpawner(ContainerSpawner):
             await self.site.end(session.id, "container_gone", GONE_MACHINE)
             return 1
         self._host = self.site.engine.host(session.agent)
-        try:
-            rows = await self.site.engine.containers(session.agent)
-            mine = next((c for c in rows if c.session_id == session.id), None)
-            if mine is not None and mine.running:
-                self.object_id = mine.id
-                return None
-            # The listing may be a second old: look at the very container before it is over.
-            return await self._exit_of(session, mine.id if mine else self.object_id)
-        except AgentUnreachable as error:
-            self.log.warning("%s: %s", self._log_name, error)
+        rows = await self.site.engine.containers(session.agent)
+        mine = next((c for c in rows if c.session_id == session.id), None)
+        if mine is not None and mine.running:
+            self.object_id = mine.id
             return None
+        # The listing may be a second old: look at the very container before it is over.
+        return await self._exit_of(session, mine.id if mine else self.object_id)
 
     async def get_url(self) -> str:
         """Where the running server is. A Hub that was killed before it had noted that asks, when it

@@ -16,7 +16,7 @@ from ..model.spec import size_error
 from ..model.status import MAX_TRIES
 from ..site.runtime import Site
 from ..store import Session
-from .errors import SessionSpawnError
+from .errors import SessionSpawnError, database_asked
 from .form import form_from_link, spec_from_form, start_again
 from .forms import VISIT, Draft, Drafts, FormPage, Visit
 from .render import render_form
@@ -38,6 +38,8 @@ class OptionDoors(HasTraits):
 
     user: Any
     name: str
+    log: Any
+    _log_name: Any
     orm_spawner: Any
     user_options = LenientDict()
     start_timeout: Any
@@ -172,7 +174,10 @@ class OptionDoors(HasTraits):
     async def request_context(self, options: object = None) -> Context:
         """Who asks and all that the answer to these options depends on."""
         groups = frozenset(group.name for group in self.user.orm_user.groups)
-        context = await self.site.context(self.user.name, groups, bool(self.user.admin), options)
+        with database_asked(self.log, self._log_name):
+            context = await self.site.context(
+                self.user.name, groups, bool(self.user.admin), options
+            )
         catalog = self.site_catalog()
         if catalog is not context.catalog:
             context = replace(context, catalog=catalog)
@@ -200,7 +205,8 @@ class OptionDoors(HasTraits):
     async def accept(self, options: dict[str, Any]) -> SessionRequest:
         """Checks what is about to be started. Raises `SessionSpawnError` with every error."""
         self._request = None
-        self._queued = queued = await self.queued(options)
+        with database_asked(self.log, self._log_name):
+            self._queued = queued = await self.queued(options)
         self._request = request = queued.request if queued else await self.check(options)
         self._wait_for_all()
         return request

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from jupyterhub.spawner import SpawnException
@@ -13,6 +14,7 @@ from tornado.web import HTTPError
 
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import FieldError, LaunchError, RequestError
+from ..store import Unavailable
 
 # Bounded: the Hub makes these labels of a metric.
 # Never 500: that is a defect of ours, and this is an answer.
@@ -85,6 +87,8 @@ def why(error: BaseException) -> tuple[str, str]:
         return "start_failed", (
             "The machine of this session does not answer. Start it again in a minute."
         )
+    if isinstance(error, Unavailable):
+        return "start_failed", "The Hub's database does not answer. Try again in a minute."
     if isinstance(error, asyncio.CancelledError):
         return "cancelled", "It was cancelled while it started. Start it again when you like."
     return "start_failed", (
@@ -96,9 +100,22 @@ def for_people(error: BaseException, log: Any, name: str) -> BaseException:
     """What ended the start of the server `name`, as the Hub is to show it."""
     if isinstance(error, HTTPError):
         return error
-    if not isinstance(error, (LaunchError, EngineError)):
+    if isinstance(error, (EngineError, Unavailable)):
+        # What an admin needs to know, and its owner is not told.
+        log.error("%s: %s", name, in_log(str(error), 1000))
+    elif not isinstance(error, LaunchError):
         log.error("%s: an unforeseen failure", name, exc_info=error)
     return SessionSpawnError.failed(LaunchError(*why(error)))
+
+
+@contextmanager
+def database_asked(log: Any, name: str) -> Iterator[None]:
+    """Around what reads the database for a page or a door. Raises `SessionSpawnError` where it does
+    not answer."""
+    try:
+        yield
+    except Unavailable as error:
+        raise for_people(error, log, name) from None
 
 
 class OneLine(logging.Filter):

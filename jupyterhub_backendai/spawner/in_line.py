@@ -18,7 +18,7 @@ from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
 from ..site.naming import random_name
 from ..store import Session
 from .doors import OptionDoors
-from .errors import SessionSpawnError
+from .errors import SessionSpawnError, in_log
 from .story import Story
 
 AT_ONCE = 2.0  # seconds to see whether there is a place, for one that will hardly have it
@@ -162,7 +162,7 @@ class InLine(OptionDoors):
         """A place on another agent, or on this one when it is better. Raises the error again when
         it was tried often enough."""
         site = self.site
-        self.log.warning("%s: %s", self._log_name, error)
+        self.log.warning("%s: %s", self._log_name, in_log(str(error), 1000))
         code, reason = "agent_unreachable", f"{session.agent} does not answer."
         if not isinstance(error, AgentUnreachable):
             code, reason = "engine_error", f"It could not be started on {session.agent}."

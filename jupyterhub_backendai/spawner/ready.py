@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 
 INTERVAL = 0.02  # seconds between tries; one try on a closed port costs well under a millisecond
+EAGER = 3.0  # seconds in which most servers have come up; those that have not wait a little longer
+LATER_INTERVAL = 0.1  # seconds between tries from then on: many at once cost the Hub its core
 ALIVE_EVERY = 0.5  # seconds between looks at whether the container is still there
 
 
@@ -27,8 +29,9 @@ async def wait_until_ready(
     `alive` is awaited now and then and raises when it is no use to wait any longer.
     """
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout
-    look_at = loop.time() + ALIVE_EVERY
+    began = loop.time()
+    deadline = began + timeout
+    look_at = began + ALIVE_EVERY
     limit = aiohttp.ClientTimeout(total=10, sock_connect=2)
     async with aiohttp.ClientSession(timeout=limit) as client:
         while loop.time() < deadline:
@@ -37,8 +40,13 @@ async def wait_until_ready(
             if loop.time() >= look_at:
                 await alive()
                 look_at = loop.time() + ALIVE_EVERY
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(pause(loop.time() - began))
     return False
+
+
+def pause(waited: float) -> float:
+    """Seconds until the next try, after so many seconds of waiting."""
+    return INTERVAL if waited < EAGER else LATER_INTERVAL
 
 
 async def _answers(client: aiohttp.ClientSession, url: str) -> bool:

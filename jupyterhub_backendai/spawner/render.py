@@ -14,6 +14,7 @@ from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.spec import size_error
 from ..site.options import options_view, summary
+from .errors import SessionSpawnError, database_asked
 from .form import start_again
 from .forms import VISIT, Draft, Visit
 
@@ -35,7 +36,17 @@ def json_for_script(data: Any) -> Markup:
 
 
 async def render_form(spawner: OptionDoors) -> str:
-    """The form's inner HTML, filled with what was typed before or with this server's options."""
+    """The form's inner HTML, filled with what was typed before or with this server's options; a
+    sentence where there is nothing to choose from, because the database does not answer."""
+    try:
+        with database_asked(spawner.log, spawner._log_name):
+            return await _filled(spawner)
+    except SessionSpawnError as error:
+        sentence = Markup('<p class="alert alert-danger" role="alert">{}</p>')
+        return str(sentence.format(error.jupyterhub_message))
+
+
+async def _filled(spawner: OptionDoors) -> str:
     visit = VISIT.get()
     if visit is None or visit.spawner.user.name != spawner.user.name:
         visit = Visit(spawner, None)

@@ -16,9 +16,9 @@ from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
 from ..model.status import IN_LINE, IllegalTransition, Phase, Status
 from ..site.options import summary
-from ..store import NotFound, Session
+from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
-from .errors import for_people, log_in_one_line, why
+from .errors import for_people, in_log, log_in_one_line, why
 from .in_line import HandedOver, InLine
 from .ready import server_url, wait_until_ready
 from .story import Story
@@ -250,10 +250,14 @@ class SessionSpawner(InLine, Spawner):
         """Ends the session: container and scratch go, folders stay. Fine to call twice."""
         await self.site.cleanups.over(self._server_key, CLEANUP_WAIT)
         await self._attempt.settled()
-        session = await self.recall()
-        if session is not None:
-            await self.stop_gently(session, now)
-            await self.site.end(session.id, "user_requested", ENDED)
+        try:
+            session = await self.recall()
+            if session is not None:
+                await self.stop_gently(session, now)
+                await self.site.end(session.id, "user_requested", ENDED)
+        except Unavailable as error:
+            # A session whose server the Hub does not have any more is ended by the reconciler.
+            self.log.error("%s: ended once it can be: %s", self._log_name, in_log(str(error)))
         self._session = None
         self.clear_state()
 

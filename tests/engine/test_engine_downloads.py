@@ -61,6 +61,8 @@ class Engine:
     async def create(self, request: web.Request) -> web.StreamResponse:
         image = request.query["fromImage"]
         self.auth.append(request.headers.get("X-Registry-Auth"))
+        if image == "page":  # a registry that answers with a page of its own
+            return web.json_response({"message": "denied " + "x" * 2**17}, status=500)
         if image == "gone":
             return web.json_response({"message": "no such image"}, status=404)
         await self._count(image, 1)
@@ -158,6 +160,8 @@ async def test_how_a_download_can_fail(engine: Engine, tmp_path: Path) -> None:
         await host.downloads.wait("gone:1", nothing)
     with pytest.raises(ImageMissing, match="the disk is full"):
         await host.downloads.wait("breaks:1", nothing)
+    with pytest.raises(ImageMissing, match="denied x"):
+        await host.downloads.wait("page:1", nothing)
     engine.socket.unlink()
     with pytest.raises(AgentUnreachable, match="Docker on here does not answer"):
         await host.downloads.wait("slow:1", nothing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from .harness import ENVIRONMENTS, IMAGE, Hub, free_port, wait_for
 from .test_restart import reached, settled
+from .visitor import sign_in
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 DIES = r"printf '[I 2026] forged\033[2J\n'; echo my last words; exit 3"
@@ -31,6 +33,43 @@ SETTINGS = {
     "Spawner": {"start_timeout": 40, "http_timeout": 15},
     "JupyterHub": {"log_level": "INFO"},
 }
+# What fails only while a file of that name is in the Hub's directory.
+EXTRA = """
+import os, requests
+from docker.errors import APIError
+from jupyterhub_backendai.engine.base import AgentUnreachable
+from jupyterhub_backendai.engine.belongings import Belongings
+from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
+from jupyterhub_backendai.store import Store, Unavailable
+
+class Silent(DockerSessionSpawner):
+    async def start_object(self):
+        if os.path.exists("silent-once"):
+            os.remove("silent-once")
+            raise AgentUnreachable("Docker on here does not answer: read timed out")
+        return await super().start_object()
+
+class Refusing(Belongings):
+    def all_containers(self, client):
+        if os.path.exists("docker-refuses"):
+            reply = requests.Response()
+            reply.status_code = 500
+            raise APIError("500 Server Error", response=reply, explanation="deadline exceeded")
+        return super().all_containers(client)
+
+def away(read):
+    def call(self, *args):
+        if os.path.exists("database-away"):
+            raise Unavailable("connection refused")
+        return read(self, *args)
+    return call
+
+for name in ("live_of", "live_names"):
+    setattr(Store, name, away(getattr(Store, name)))
+from jupyterhub_backendai.engine import docker
+docker.Belongings = Refusing
+c.JupyterHub.spawner_class = Silent
+"""
 
 
 @pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "a container"])
@@ -114,7 +153,9 @@ def test_a_server_that_never_answers(hub: Hub) -> None:
 
 
 def test_an_image_that_cannot_be_had(hub: Hub) -> None:
+    before = len(hub.log_text())
     assert "image of this session is not on its machine" in failed(hub, "hopeful", "gone")
+    assert "backendai-no-such-image:1" in hub.log_text()[before:]  # an admin is told which
 
 
 def test_no_room_in_time(hub: Hub) -> None:
@@ -130,3 +171,47 @@ def test_no_room_in_time(hub: Hub) -> None:
     assert "no room in time" in row["reason"]
     hub.delete(holder)
     wait_for("all to be over", lambda: not hub.containers() and not hub.held())
+
+
+def test_an_engine_that_is_silent_once_and_one_that_refuses_while_the_hub_starts(hub: Hub) -> None:
+    """The one agent there is has a leftover of the very session that it is given again."""
+    (hub.directory / "silent-once").touch()
+    user = hub.add_user("flaky")
+    reply = hub.launch(user)
+    assert reply.ok, reply.text
+    hub.until_ready(user)
+    session = hub.sessions(user)[-1]
+    assert session["status"] == "RUNNING"
+    container = hub.container_of(session["id"]).id
+    results = hub.rows("select message from history where session_id = ?", session["id"])
+    assert {"message": "here does not answer."} in results
+
+    hub.kill()
+    (hub.directory / "docker-refuses").touch()
+    before = len(hub.log_text())
+    hub.start()
+    wait_for("it to be asked", lambda: "counts as running" in hub.log_text()[before:])
+    (hub.directory / "docker-refuses").unlink()
+    assert hub.server(user)["ready"]
+    assert hub.sessions(user)[-1]["status"] == "RUNNING"
+    assert hub.container_of(session["id"]).id == container
+    hub.delete(user)
+    wait_for("nothing to be left", lambda: settled(hub) and not hub.containers())
+
+
+def test_a_database_that_does_not_answer(hub: Hub) -> None:
+    user, away = hub.add_user("early"), hub.directory / "database-away"
+    browser = sign_in(hub.url, user)
+    before = len(hub.log_text())
+    away.touch()
+    try:
+        page = browser.get(f"{hub.url}/hub/spawn/{user}", timeout=30)
+        reply = hub.launch(user)
+    finally:
+        away.unlink()
+    assert (page.status_code, reply.status_code) == (200, 503)
+    for text in (html.unescape(page.text), reply.json()["message"]):
+        assert "The Hub's database does not answer. Try again in a minute." in text
+    log = hub.log_text()[before:]
+    assert f"{user}: connection refused" in log
+    assert "Traceback" not in log

@@ -6,6 +6,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import docker
 import pytest
@@ -98,6 +99,28 @@ async def test_a_sweep(site: Site, api: docker.APIClient) -> None:
     assert "container-strange" in names(api)
     await site.engine.remove_session("here", live.id)
     assert not {name for name in names(api) if name.endswith("live")}
+
+
+async def test_directories_are_made_and_leave_no_volume(
+    site: Site, api: docker.APIClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the user's image asks for one with each container."""
+    api.import_image_from_data(NOTHING, repository=HUB, tag="1", changes=["VOLUME /anonymous"])
+    host = site.engine.host("here")
+    remove, volumes = host.client.remove_container, []
+
+    def look_and_remove(container: str, **how: Any) -> None:
+        mounts = host.client.inspect_container(container)["Mounts"]
+        volumes.extend(mount["Name"] for mount in mounts if mount["Type"] == "volume")
+        remove(container, **how)
+
+    monkeypatch.setattr(host.client, "remove_container", look_and_remove)
+    root = tmp_path / "folders"
+    await host.make_directories(f"{HUB}:1", str(root), [("ada/data", 1000, 100, 0o700)])
+    assert (root / "ada" / "data").stat().st_uid == 1000
+    (volume,) = volumes
+    with pytest.raises(docker.errors.NotFound):
+        api.inspect_volume(volume)
 
 
 def names(api: docker.APIClient) -> set[str]:

@@ -23,6 +23,7 @@ from jupyterhub_backendai.spawner.errors import (
     log_in_one_line,
     why,
 )
+from jupyterhub_backendai.store import Unavailable
 
 
 class Tags(HTMLParser):
@@ -144,6 +145,22 @@ def test_a_defect_keeps_its_traceback(log: logging.Logger) -> None:
     assert lines(log)[-1] == "KeyError: 'a defect'"
 
 
+@pytest.mark.parametrize(
+    "error",
+    [
+        ImageMissing("lab/r:1 is not on here.\nPull it, or check c.DockerSpawner.pull_policy."),
+        Unavailable("the server is away\n(connection refused)"),
+    ],
+    ids=["image", "database"],
+)
+def test_an_admin_reads_why_and_its_owner_what_to_do(log: logging.Logger, error: Exception) -> None:
+    told = for_people(error, log, "alice:")
+    assert isinstance(told, SessionSpawnError)
+    assert told.status_code == 503
+    assert str(error)[:10] not in told.jupyterhub_message
+    assert lines(log) == [f"ERROR alice:: {in_log(str(error))}"]
+
+
 @given(st.text())
 def test_no_text_of_a_container_looks_like_another_line(text: str) -> None:
     shown = in_log(text)
@@ -180,7 +197,7 @@ OTHERS = [
     why(error)[1]
     for error in (
         ImageMissing("x"), AgentUnreachable("x"), EngineError("x"), KeyError("x"),
-        asyncio.CancelledError(),
+        Unavailable("x"), asyncio.CancelledError(),
     )
 ]  # fmt: skip
 

@@ -18,6 +18,7 @@ from docker.errors import APIError, DockerException
 from docker.utils import kwargs_from_env
 
 TELL_EVERY = 1.0  # seconds between two lines on how far it is
+MOST = 1000  # characters of a reason; a registry may answer with a whole page
 
 
 def main() -> None:
@@ -26,9 +27,9 @@ def main() -> None:
     try:
         _say(_download(order["client"], order["image"], order["auth"]))
     except APIError as error:
-        _say({"missing": str(error.explanation or error)})
+        _say({"missing": str(error.explanation or error)[:MOST]})
     except (DockerException, requests.exceptions.RequestException, OSError) as error:
-        _say({"unreachable": str(error)})
+        _say({"unreachable": str(error)[:MOST]})
 
 
 def _end_with_parent() -> None:
@@ -45,7 +46,7 @@ def _download(options: dict[str, Any], image: str, auth: dict[str, Any] | None) 
     told = time.monotonic()
     for line in client.pull(image, stream=True, decode=True, auth_config=auth):
         if "error" in line:
-            return {"missing": str(line["error"])}
+            return {"missing": str(line["error"])[:MOST]}
         detail = line.get("progressDetail") or {}
         if line.get("status") == "Downloading" and detail.get("total"):
             layers[line["id"]] = (detail.get("current", 0), detail["total"])
