@@ -106,7 +106,8 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
             "sessions at a time. More waits; 0 refuses every session",
             "no limit",
         ),
-        "max_pending": "sessions that wait at a time. More is refused; `None` is no limit",
+        "max_pending": "sessions that wait at a time. More is refused; `None` is no limit; with 0 "
+        "only what has room at once starts",
         "per_session": (f"one session; {AMOUNTS}. More is refused", "no limit"),
         "environments": ("names of the environments to choose from", "all"),
         "resource_groups": ("names of the resource groups to launch on", "all"),
