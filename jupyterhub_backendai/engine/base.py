@@ -20,16 +20,6 @@ LABEL_CORES = "backendai.cores"
 
 
 @dataclass(frozen=True, slots=True)
-class EngineCapabilities:
-    """What an engine can do; nothing above it assumes more than is said here."""
-
-    commit: bool = False
-    resize: bool = False
-    cpuset: bool = False
-    shares_host: bool = False  # containers run on the kernel that the Hub runs on
-
-
-@dataclass(frozen=True, slots=True)
 class AgentStatus:
     """One machine as its engine sees it now. `reason` says why it is not available."""
 
@@ -84,8 +74,6 @@ class ImageMissing(EngineError):
 
 class Engine(ABC):
     """Containers on one or several agents. Every call runs off the event loop."""
-
-    capabilities: EngineCapabilities
 
     @abstractmethod
     async def agents(self) -> list[AgentStatus]:

@@ -35,7 +35,6 @@ from .base import (
     AgentUnreachable,
     Container,
     Engine,
-    EngineCapabilities,
     EngineError,
     ImageFacts,
     ImageMissing,
@@ -245,8 +244,6 @@ class DockerHost:
 
 class DockerEngine(Engine):
     """One or several Docker hosts."""
-
-    capabilities = EngineCapabilities(commit=True, resize=True, cpuset=True, shares_host=True)
 
     def __init__(self, agents: Sequence[AgentConfig], hub_id: str, run_id: str) -> None:
         self.hub_id, self.run_id = hub_id, run_id

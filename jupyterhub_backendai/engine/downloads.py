@@ -39,6 +39,7 @@ class Downloads:
         self._options = options
         self._room = asyncio.Semaphore(AT_ONCE)
         self._running: dict[str, _Download] = {}
+        self.came = asyncio.Event()  # set when an image has come; who waits for one clears it
 
     async def wait(self, image: str, tell: Tell) -> None:
         """Until `image` is there; `tell` hears how far it is, also where others began it.
@@ -80,6 +81,7 @@ class Downloads:
             try:
                 order = {"client": dict(client), "image": image, "auth": auth}
                 await self._follow(process, order, image, download)
+                self.came.set()
             finally:
                 if process.returncode is None:
                     process.kill()

@@ -44,6 +44,8 @@ async def launch(site: Site, options: Mapping[str, Any], context: Context) -> li
         max_pending=context.policy.max_pending,
         now=utcnow(),
         asked=options,
+        policies=site.policies,
+        catalog=site.catalog,
     )
     site.queue.kick()
     return sessions

@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING
 
 from ..engine.base import EngineError
 from ..engine.batch import Outcome
-from ..model.status import IN_LINE, RETRYABLE, IllegalTransition, Phase, Status
+from ..model.status import (
+    IN_LINE,
+    ON_THE_WAY,
+    PHASES,
+    RETRYABLE,
+    IllegalTransition,
+    Phase,
+    Result,
+    Status,
+)
 from ..store import NotFound, Session, SessionResult
 from .batch import explained, keep
+from .clock import utcnow
 
 if TYPE_CHECKING:
     from .runtime import Site
@@ -54,6 +64,16 @@ async def end(site: Site, session_id: str, why: Why) -> None:
         site.log.debug("Session %s is not there any more", session_id)
     finally:
         site.queue.kick()
+
+
+async def note_failure(site: Site, session_id: str, code: str, sentence: str) -> None:
+    """Notes the step of a start that failed; nothing where it was not on its way any more."""
+    session = (await site.db(site.store.get_many, [session_id])).get(session_id)
+    if session is not None and session.status in ON_THE_WAY:
+        await site.db(
+            site.store.note, session_id, PHASES[session.status], Result.FAILURE, now=utcnow(),
+            error_code=code, message=sentence,
+        )  # fmt: skip
 
 
 async def _end_now(site: Site, session: Session, why: Why) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from traitlets.log import get_logger
@@ -21,6 +22,8 @@ from ..model.rules import check_folder_name
 if TYPE_CHECKING:
     from .runtime import Site
 
+THREADS = 4  # listings at a time
+
 
 class FolderShelf:
     """The folders below one root."""
@@ -28,6 +31,9 @@ class FolderShelf:
     def __init__(self, site: Site) -> None:
         self.site = site
         self.root = site.configuration.folder_root
+        # Not the loop's own threads: those look up names and sign people in, and a file server
+        # that hangs must not hold that up.
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="backendai-folders")
 
     @property
     def enabled(self) -> bool:
@@ -39,7 +45,7 @@ class FolderShelf:
         if not self.enabled:
             return []
         return await asyncio.get_running_loop().run_in_executor(
-            None, self._list, user, sorted(groups)
+            self._threads, self._list, user, sorted(groups)
         )
 
     def _list(self, user: str, groups: list[str]) -> list[Folder]:

@@ -22,12 +22,23 @@ from traitlets.log import get_logger
 from ..configuration import read_configuration
 from ..engine.base import EngineError
 from ..engine.docker import DockerHost
+from ..model.slots import MIB
 
 if TYPE_CHECKING:
     from .runtime import Site
 
 HUB_ADDRESS_TRAITS = ("hub_ip", "hub_bind_url", "hub_connect_ip", "hub_connect_url")
 PROBE_TIMEOUT = 10  # seconds for the container's request to the Hub
+NOBODY = "65534:65534"
+# An image may be anybody's: it gets no more than the question needs.
+_PROBE_LIMITS = {
+    "CapDrop": ["ALL"],
+    "SecurityOpt": ["no-new-privileges"],
+    "PidsLimit": 64,
+    "Memory": 256 * MIB,
+    "MemorySwap": 256 * MIB,
+    "NanoCpus": 10**9,
+}
 _PROBE = (
     "import sys, urllib.request\n"
     "print(urllib.request.urlopen(sys.argv[1], timeout=float(sys.argv[2])).status)\n"
@@ -122,33 +133,51 @@ def _own_address(client: docker.APIClient, network_name: str) -> str | None:
     return None
 
 
-async def check_hub_access(site: Site, c: Config) -> bool:
-    """Whether a container on each agent reaches the Hub; says in the log what to do if not."""
+async def check_hub_access(site: Site, c: Config) -> None:
+    """Tries from a container on each agent whether it reaches the Hub, and says in the log what to
+    do if not. An agent that has nothing to try it with is tried when an image comes there."""
     api_url = await _hub_listens()
-    reached = True
-    for host in site.engine.hosts.values():
-        url = _for_agent(api_url, host.config.hub_connect_url)
-        image = await _some_image(site, host, c)
-        if image is None:
+    await asyncio.gather(
+        *(_check_host(site, c, host, api_url) for host in site.engine.hosts.values())
+    )
+
+
+async def _check_host(site: Site, c: Config, host: DockerHost, api_url: str) -> None:
+    url = _for_agent(api_url, host.config.hub_connect_url)
+    network = c.DockerSpawner.get("network_name", "bridge")
+    told = ""
+    while True:
+        host.downloads.came.clear()  # before the look, so that none is missed
+        problem, why = None, "none of the images of the environments is there yet"
+        for image in await _images(site, host, c):
+            try:
+                problem = await _probe(host, image, url, network)
+            except _NoPython:
+                why = f'{image} cannot run it ("python3": executable file not found)'
+                continue
+            _tell(site, host.name, url, problem)
+            return
+        if why != told:
+            told = why
             site.log.warning(
-                "Not tested whether containers on %s reach the Hub at %s: none of the images of "
-                "the environments is there yet.", host.name, url,
+                "Not tested whether containers on %s reach the Hub at %s: %s. It is tried again "
+                "when an image is downloaded there.", host.name, url, why,
             )  # fmt: skip
-            continue
-        problem = await _probe(host, image, url, c.DockerSpawner.get("network_name", "bridge"))
-        if problem is None:
-            site.log.info("Containers on %s reach the Hub at %s", host.name, url)
-            continue
-        reached = False
-        site.log.error(
-            "Containers on %s cannot reach the Hub at %s, so no session can start there: %s\n"
-            "Set c.JupyterHub.hub_ip to an address of this machine that containers can reach (for "
-            "the default network the gateway, often 172.17.0.1) and open its port in the firewall; "
-            "where the Hub's own address differs from what containers see, set "
-            "c.JupyterHub.hub_connect_url, or hub_connect_url of the agent.",
-            host.name, url, problem,
-        )  # fmt: skip
-    return reached
+        await host.downloads.came.wait()
+
+
+def _tell(site: Site, agent: str, url: str, problem: str | None) -> None:
+    if problem is None:
+        site.log.info("Containers on %s reach the Hub at %s", agent, url)
+        return
+    site.log.error(
+        "Containers on %s cannot reach the Hub at %s, so no session can start there: %s\n"
+        "Set c.JupyterHub.hub_ip to an address of this machine that containers can reach (for "
+        "the default network the gateway, often 172.17.0.1) and open its port in the firewall; "
+        "where the Hub's own address differs from what containers see, set "
+        "c.JupyterHub.hub_connect_url, or hub_connect_url of the agent.",
+        agent, url, problem,
+    )  # fmt: skip
 
 
 async def _hub_listens() -> str:
@@ -167,28 +196,38 @@ def _for_agent(api_url: str, connect_url: str) -> str:
     return connect_url.rstrip("/") + urlsplit(api_url).path
 
 
-async def _some_image(site: Site, host: DockerHost, c: Config) -> str | None:
+async def _images(site: Site, host: DockerHost, c: Config) -> list[str]:
+    """Images of the environments that are on the host."""
     names = [v.image for e in site.catalog.environments for v in e.versions]
     names += [c.DockerSpawner.get("image", "")] if c.DockerSpawner.get("image") else []
-    for name in names:
+    found = []
+    for name in dict.fromkeys(names):
         try:
             await host.image(name)
         except EngineError:
             continue
-        return name
-    return None
+        found.append(name)
+    return found
+
+
+class _NoPython(Exception):
+    """The image has nothing to ask with, so nothing is known."""
 
 
 async def _probe(host: DockerHost, image: str, url: str, network: str) -> str | None:
-    """None if a container of `image` gets an answer from `url`, else what went wrong."""
+    """None if a container of `image` gets an answer from `url`, else what went wrong.
+
+    Raises `_NoPython`.
+    """
 
     def run(client: docker.APIClient) -> str | None:
         made = client.create_container(
             image,
             entrypoint=["python3", "-c", _PROBE],
             command=[url, str(PROBE_TIMEOUT)],
+            user=NOBODY,
             labels=host.helper_labels,
-            host_config={"NetworkMode": network, "CapDrop": ["ALL"]},
+            host_config={"NetworkMode": network, **_PROBE_LIMITS},
         )
         try:
             client.start(made["Id"])
@@ -204,7 +243,7 @@ async def _probe(host: DockerHost, image: str, url: str, network: str) -> str | 
         return await host.call(run)
     except APIError as error:
         if "executable file not found" in str(error):
-            return None  # no Python to ask with: nothing is known, and so nothing is said
+            raise _NoPython from error
         return str(error)
     except EngineError as error:
         return str(error)

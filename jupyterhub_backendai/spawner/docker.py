@@ -231,7 +231,7 @@ class DockerSessionSpawner(ContainerSpawner):
     async def _have_image(self, session: Session, image: str) -> None:
         host = self.host
         if type(self).pull_image is not DockerSpawner.pull_image:  # an admin's own way to have it
-            await self.move_quietly(session.id, Status.PULLING, Phase.PULL)
+            await self.move_quietly(session.id, Status.PULLING, Phase.PREPARE)
             try:
                 await self.pull_image(image)
             except APIError as error:
@@ -246,7 +246,7 @@ class DockerSessionSpawner(ContainerSpawner):
                 return
             except ImageMissing:
                 self.log.info("%s: pulling %s on %s", self._log_name, image, host.name)
-        await self.move_quietly(session.id, Status.PULLING, Phase.PULL)
+        await self.move_quietly(session.id, Status.PULLING, Phase.PREPARE)
         await pull_with_progress(host, image, self._story)
 
     async def launch(self, session: Session, request: SessionRequest) -> tuple[str, int]:

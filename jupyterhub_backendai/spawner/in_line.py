@@ -83,6 +83,8 @@ class InLine(OptionDoors):
                 driver=site.run_id,
                 max_pending=policy.max_pending,
                 asked=self.user_options,
+                policies=site.policies,
+                catalog=site.catalog,
                 now=utcnow(),
             )
         except RequestError as error:

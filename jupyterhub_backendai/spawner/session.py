@@ -14,7 +14,8 @@ from .._within import within
 from ..engine.base import EngineError, ImageMissing
 from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
-from ..model.status import IN_LINE, IllegalTransition, Phase, Status
+from ..model.status import IN_LINE, PHASES, IllegalTransition, Phase, Status
+from ..site import ending
 from ..site.options import summary
 from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
@@ -139,12 +140,16 @@ class SessionSpawner(InLine, Spawner):
                 self._session = session = await self._back_in_line(session, error)
 
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
-        move = self.site.move
-        await move(session.id, Status.PREPARING, Phase.PREPARE)
+        await self._done(session.id, Status.PREPARING)
         # An image may be downloaded here: its time is its own, not that of the start.
         await self._within(PREPARE_TIMEOUT, self.prepare(session, request))
-        await move(session.id, Status.CREATING, Phase.CREATE)
+        await self._done(session.id, Status.CREATING)
         return await self._within(self._launch_timeout, self._launched(session, request))
+
+    async def _done(self, session_id: str, to: Status) -> Session:
+        """On to the next status: what was done in the one before went well."""
+        before = (await self.site.db(self.site.store.get, session_id)).status
+        return await self.site.move(session_id, to, PHASES.get(before, Phase.START))
 
     async def _within(self, timeout: float, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -161,7 +166,7 @@ class SessionSpawner(InLine, Spawner):
         ip, port = await self.launch(session, request)
         self._story.tell("server", "Server", "Jupyter starts inside.")
         await self._until_it_answers(ip, port)
-        self._session = await self.site.move(session.id, Status.RUNNING, Phase.START)
+        self._session = await self._done(session.id, Status.RUNNING)
         self._story.tell("ready", "Ready", "This page takes you to your session.")
         self.form_launched()
         return ip, port
@@ -205,6 +210,8 @@ class SessionSpawner(InLine, Spawner):
                 return  # nobody gave it up: the next run of the Hub goes on with it
             if session is not None:
                 self.log.info("%s: session %s is given up: %s", name, session.id, reason)
+                if not isinstance(error, asyncio.CancelledError):
+                    await ending.note_failure(site, session.id, code, reason)
                 await site.end(session.id, code, reason)
 
         site.cleanups.add(self._server_key, clean_up)

@@ -88,6 +88,15 @@ def run(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) ->
     return placed
 
 
+def left_waiting(
+    db: Transaction, owner: str, policies: Policies, catalog: Catalog, now: datetime
+) -> list[str]:
+    """Ids of the owner's sessions that a pass would leave in line now; changes nothing."""
+    found = snapshot(db, policies, catalog, now)
+    waits = {wait.session_id for wait in schedule(found).waits}
+    return [one.id for one in found.pending if one.owner == owner and one.id in waits]
+
+
 def _waiting(db: Transaction, now: datetime) -> dict[str, _Waiting]:
     newest = (
         select(func.max(HistoryRow.id))

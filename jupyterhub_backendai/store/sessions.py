@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import delete, exists, func, insert, select, text, update
+from sqlalchemy import ColumnElement, delete, exists, func, insert, select, text, update
 from sqlalchemy.orm import Session as Transaction
 
 from ..model.errors import FieldError, Kind, RequestError
@@ -80,20 +80,40 @@ class Submission:
         )
 
 
-def submit(db: Transaction, together: Sequence[Submission], now: datetime) -> list[Session]:
+def submit(
+    db: Transaction,
+    together: Sequence[Submission],
+    now: datetime,
+    left_waiting: Callable[[], Collection[str]],
+) -> list[Session]:
     """Adds sessions of one owner that wait, all or none; they are one launch.
 
-    Raises `RequestError`, see `taken`.
+    `left_waiting` gives the ids of the owner's sessions that a pass would not start now. Raises
+    `RequestError`, see `taken`; also for more that have to wait than may.
     """
     errors = taken(db, together)
     if errors:
         raise RequestError(errors)
     first = together[0]
+    pending = _pending(db, first.owner)
     if first.asked is not None:
         launches.add(db, first.owner, first.name, first.asked, now)
     # A microsecond apart, so that they stand in line in their order.
     apart = timedelta(microseconds=1)
-    return [_add(db, one, now + number * apart) for number, one in enumerate(together)]
+    added = [_add(db, one, now + number * apart) for number, one in enumerate(together)]
+    if first.max_pending is not None and pending + len(added) > first.max_pending:
+        # Not all of them wait: what was submitted a moment ago, this too, may start at once.
+        waiting = set(left_waiting())
+        before = waiting.difference(one.id for one in added)
+        if len(waiting) > first.max_pending:
+            more = len(waiting) - len(before) or len(added)
+            raise RequestError([_too_many_pending(len(before), more, first.max_pending)])
+    return added
+
+
+def _pending(db: Transaction, owner: str, *more: ColumnElement[bool]) -> int:
+    mine = (text(LIVE), SessionRow.owner == owner, SessionRow.status == Status.PENDING.value)
+    return db.scalar(select(func.count()).select_from(SessionRow).where(*mine, *more)) or 0
 
 
 def _add(db: Transaction, submission: Submission, now: datetime) -> Session:
@@ -110,8 +130,8 @@ def _add(db: Transaction, submission: Submission, now: datetime) -> Session:
 
 
 def taken(db: Transaction, together: Sequence[Submission]) -> list[FieldError]:
-    """What stands in the way of submissions of one owner: a name, a server, too many that wait,
-    and a session to wait for that is not there any more."""
+    """What stands in the way of submissions of one owner: a name, a server, too many that a pass
+    left waiting, and a session to wait for that is not there any more."""
     errors = []
     first = together[0]
     theirs = (text(LIVE), SessionRow.owner == first.owner)
@@ -123,9 +143,8 @@ def taken(db: Transaction, together: Sequence[Submission]) -> list[FieldError]:
         message = "This server already has a session. End it first."
         errors.append(FieldError("", "server_in_use", message, Kind.CONFLICT))
     if first.max_pending is not None:
-        waiting = (*theirs, SessionRow.status == Status.PENDING.value)
-        count = db.scalar(select(func.count()).select_from(SessionRow).where(*waiting)) or 0
-        if count + len(together) > first.max_pending:
+        count = _pending(db, first.owner, SessionRow.reason_code != "")
+        if count >= max(first.max_pending, 1):
             errors.append(_too_many_pending(count, len(together), first.max_pending))
     for index, earlier in enumerate(first.request.depends_on):
         if db.get(SessionRow, earlier) is None:
@@ -141,7 +160,7 @@ def _too_many_pending(count: int, more: int, most: int) -> FieldError:
     if more > most > 0:
         message = f"These are {more} sessions, and at most {most} of yours may wait. Start fewer."
     if most == 0:
-        message = "You cannot queue sessions."
+        message = "There is no room for it now, and your sessions may not wait. Try again later."
     return FieldError("", "too_many_pending", message, Kind.FORBIDDEN)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy.exc import IntegrityError
@@ -58,8 +59,11 @@ class Store(ServiceCalls):
         max_pending: int | None,
         now: datetime,
         asked: Mapping[str, Any] | None = None,
+        policies: Policies = Policies(),  # noqa: B008 - frozen
+        catalog: Catalog = Catalog(),  # noqa: B008 - frozen
     ) -> Session:
-        """Queues a session. `max_pending`: how many of the owner's may wait, this one included.
+        """Queues a session. `max_pending`: how many of the owner's may wait, this one included
+        unless a pass by `policies` and `catalog` would start it now; 0: only what starts at once.
         `asked`: the options as sent; they are kept, less what looks secret, with the session and
         among the owner's recent launches.
 
@@ -68,6 +72,7 @@ class Store(ServiceCalls):
         (session,) = self.submit_many(
             request, owner=owner, owner_groups=owner_groups, names={server_name: name},
             driver=driver, max_pending=max_pending, now=now, asked=asked,
+            policies=policies, catalog=catalog,
         )  # fmt: skip
         return session
 
@@ -82,6 +87,8 @@ class Store(ServiceCalls):
         max_pending: int | None,
         now: datetime,
         asked: Mapping[str, Any] | None = None,
+        policies: Policies = Policies(),  # noqa: B008 - frozen
+        catalog: Catalog = Catalog(),  # noqa: B008 - frozen
     ) -> list[Session]:
         """Queues one session for each of `names` (by server name), all of them or none; together
         they are one launch. Else as `submit`."""
@@ -91,7 +98,8 @@ class Store(ServiceCalls):
         ]
         try:
             with self._changing(owner) as db:
-                return sessions.submit(db, together, now)
+                left_waiting = partial(passes.left_waiting, db, owner, policies, catalog, now)
+                return sessions.submit(db, together, now, left_waiting)
         except IntegrityError:
             # An index saw what the check could not. Tell it in the same words.
             with self._db.read() as db:

@@ -162,6 +162,7 @@ async def test_how_a_download_can_fail(engine: Engine, tmp_path: Path) -> None:
         await host.downloads.wait("breaks:1", nothing)
     with pytest.raises(ImageMissing, match="denied x"):
         await host.downloads.wait("page:1", nothing)
+    assert not host.downloads.came.is_set()
     engine.socket.unlink()
     with pytest.raises(AgentUnreachable, match="Docker on here does not answer"):
         await host.downloads.wait("slow:1", nothing)
@@ -178,5 +179,6 @@ async def test_what_the_hubs_client_signed_in_with_is_used(engine: Engine) -> No
     await host.call(sign_in)
     await host.downloads.wait("registry.example/lab/python:1", nothing)
     await host.downloads.wait("python:1", nothing)
+    assert host.downloads.came.is_set()
     assert engine.auth[0]
     assert not engine.auth[1]

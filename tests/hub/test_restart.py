@@ -13,6 +13,34 @@ from .harness import Hub, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 SETTINGS = {"BackendAI": {"presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}]}}
+# Starts stop at the moment that is named, so that the Hub is killed there and not a bit later.
+HELD = """
+import asyncio, pathlib
+from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
+
+async def held(moment):
+    while pathlib.Path("hold-" + moment).exists():
+        await asyncio.sleep(0.05)
+
+class HeldSpawner(DockerSessionSpawner):
+    async def _in_line(self, session):
+        await held("PENDING")
+        return await super()._in_line(session)
+
+    async def prepare(self, session, request):
+        await held("PREPARING")
+        await super().prepare(session, request)
+
+    async def launch(self, session, request):
+        await held("CREATING")
+        return await super().launch(session, request)
+
+    async def _until_it_answers(self, ip, port):
+        await held("container")
+        await super()._until_it_answers(ip, port)
+
+c.JupyterHub.spawner_class = HeldSpawner
+"""
 
 
 def settled(hub: Hub) -> bool:
@@ -27,9 +55,11 @@ def settled(hub: Hub) -> bool:
     return left <= live and homes <= live and held == live and not on_the_way
 
 
-@pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "a container", "RUNNING"])
+@pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "container", "RUNNING"])
 def test_kill_in_the_middle_of_a_start(moment: str, tmp_path: Path) -> None:
-    hub = Hub(tmp_path, settings=SETTINGS)
+    hub = Hub(tmp_path, settings=SETTINGS, extra=HELD)
+    hold = tmp_path / f"hold-{moment}"
+    hold.touch()
     try:
         hub.start()
         user = hub.add_user("alice")
@@ -37,6 +67,8 @@ def test_kill_in_the_middle_of_a_start(moment: str, tmp_path: Path) -> None:
             pool.submit(_launch, hub, user)
             wait_for(moment, lambda: reached(hub, moment))
             hub.kill()
+        assert reached(hub, moment), "it was killed at this moment and no other"
+        hold.unlink()
         hub.start()
         wait_for("everything to be put right", lambda: settled(hub), timeout=60)
         # A Hub that has just begun looks at what runs beside its first answers.
@@ -72,11 +104,10 @@ def _launch(hub: Hub, user: str) -> None:
 
 
 def reached(hub: Hub, moment: str) -> bool:
-    if moment == "a container":
-        return bool(hub.hub_id and hub.containers())
-    order = ["PENDING", "SCHEDULED", "PREPARING", "CREATING", "RUNNING"]
-    found = [s["status"] for s in hub.sessions()]
-    return bool(found) and order.index(found[-1]) >= order.index(moment)
+    if moment == "container" and not (hub.hub_id and hub.containers()):
+        return False
+    status = "CREATING" if moment == "container" else moment
+    return [s["status"] for s in hub.sessions()] == [status]
 
 
 def test_a_running_session_survives_a_restart(tmp_path: Path) -> None:

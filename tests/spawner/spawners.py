@@ -18,7 +18,6 @@ from jupyterhub_backendai.engine.base import (
     AgentStatus,
     Container,
     Engine,
-    EngineCapabilities,
 )
 from jupyterhub_backendai.engine.batch import Outcome
 from jupyterhub_backendai.engine.docker import AgentConfig
@@ -56,8 +55,6 @@ def spawner_of(config: Config, spawner_class: type, **more: Any) -> Any:
 
 class Machine(Engine):
     """An engine with one agent, whose containers are names of sessions in a list."""
-
-    capabilities = EngineCapabilities()
 
     def __init__(self) -> None:
         self.hosts = {"here": AgentConfig("here")}

@@ -10,7 +10,8 @@ import pytest
 from jupyterhub.user import User
 from spawners import Machine, MachineSpawner, site_config, user_of
 
-from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.model.errors import LaunchError
+from jupyterhub_backendai.model.status import Phase, Result, Status
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner import session as session_module
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
@@ -114,3 +115,31 @@ async def test_a_stop_in_the_middle_of_a_start_leaves_nothing(user: User) -> Non
     assert live(spawner.site) == {}
     assert spawner.site.engine.made == []  # type: ignore[attr-defined]
     assert spawner.site.driven == set()
+
+
+async def test_the_history_says_which_step_failed_and_none_that_was_not_done(user: User) -> None:
+    spawner = spawner_of(user)
+    site: Site = spawner.site
+
+    async def fails(session: object, request: object) -> tuple[str, int]:
+        raise LaunchError("folder", "A folder is gone.")
+
+    spawner.launch = fails  # type: ignore[method-assign]
+    with pytest.raises(SessionSpawnError):
+        await spawner.start()
+    (ended,), _ = site.store.list_sessions()
+    told = [(h.phase, h.result, h.error_code) for h in reversed(site.store.history(ended.id))]
+    assert told[:2] == [
+        (Phase.SUBMIT, Result.SUCCESS, None), (Phase.SCHEDULE, Result.SUCCESS, None),
+    ]  # fmt: skip
+    assert told[2:5] == [
+        (Phase.START, Result.SUCCESS, None), (Phase.PREPARE, Result.SUCCESS, None),
+        (Phase.CREATE, Result.FAILURE, "folder"),
+    ]  # fmt: skip
+    assert {phase for phase, _, _ in told[5:]} == {Phase.TERMINATE}
+    again = spawner_of(user)
+    again.may_finish.set()
+    await again.start()
+    (runs,) = site.store.live()
+    told = [(h.phase, h.result, h.error_code) for h in site.store.history(runs.id)]
+    assert told[0] == (Phase.CREATE, Result.SUCCESS, None), "told when it is done"

@@ -58,13 +58,17 @@ def test_several_are_queued_together_or_not_at_all(store: Store) -> None:
     assert [s.server_name for s in made] == ["server-0", "server-1", "server-2"]
     assert len(store.launches("ana")) == 1, "they are one launch"
     assert [h.phase for h in store.history(made[2].id)] == [Phase.SUBMIT]
-    with pytest.raises(RequestError) as caught:
-        many(store, 2, max_pending=4, names={"x": "train-1", "server-2": "new"})
-    assert [e.code for e in caught.value.errors] == ["in_use", "server_in_use", "too_many_pending"]
-    assert "Start these 2 when fewer wait" in caught.value.errors[2].message
-    with pytest.raises(RequestError, match="at most 4 of yours may wait"):
-        many(store, 5, owner="bob", max_pending=4)
+    with pytest.raises(RequestError, match="These are 2 sessions, and at most 1 of yours may wait"):
+        many(store, 3, owner="bob", max_pending=1, now=after(1))
     assert len(store.live()) == 3
+    many(store, 5, owner="bob", max_pending=4, now=after(1))
+    run_pass(store, 1)
+    with pytest.raises(RequestError) as caught:
+        many(store, 2, owner="bob", max_pending=4, names={"x": "train-1", "server-2": "new"})
+    assert [e.code for e in caught.value.errors] == ["in_use", "server_in_use", "too_many_pending"]
+    assert "4 sessions wait already" in caught.value.errors[2].message
+    assert "Start these 2 when fewer wait" in caught.value.errors[2].message
+    assert len(store.live()) == 8
     assert not violations(store)
 
 

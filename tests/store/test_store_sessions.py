@@ -22,7 +22,7 @@ from store_samples import (
 )
 
 from jupyterhub_backendai.model.errors import FieldError, Kind, RequestError
-from jupyterhub_backendai.model.policy import Policy
+from jupyterhub_backendai.model.policy import Policies, Policy
 from jupyterhub_backendai.model.status import (
     TRANSITIONS,
     IllegalTransition,
@@ -98,27 +98,49 @@ def test_a_name_is_free_again_after_the_end(store: Store) -> None:
 
 
 def test_too_many_that_wait(store: Store) -> None:
-    submit(store, "one", max_pending=2)
-    submit(store, "two", max_pending=2)
-    submit(store, "other", owner="bob", max_pending=1)
+    for number in range(1, 6):  # there is room for four
+        submit(store, f"s{number}", max_pending=1, now=after(number))
     with pytest.raises(RequestError) as caught:
-        submit(store, "three", max_pending=2)
+        submit(store, "six", max_pending=1)
     assert refused(caught.value) == [("", "too_many_pending", Kind.FORBIDDEN)]
-    run_pass(store)  # both are placed: none waits
-    submit(store, "three", max_pending=2)
+    assert run_pass(store, 9) == ["s1", "s2", "s3", "s4"]
+    with pytest.raises(RequestError, match="1 session waits already, and your limit is 1"):
+        submit(store, "six", max_pending=1)
+    submit(store, "other", owner="bob", max_pending=1, now=after(9))
+    store.move(store.live()[0].id, Status.CANCELLED, phase=Phase.CANCEL, now=after(9))
+    assert run_pass(store, 9) == ["s5"]
+    submit(store, "six", max_pending=1)
+    assert not violations(store)
+
+
+def test_who_may_not_wait_starts_what_has_room(store: Store) -> None:
+    submit(store, "s0", max_pending=0)
+    one = Policies(default=Policy(max_sessions=1))
+    with pytest.raises(RequestError, match="no room"):
+        submit(store, "quota", max_pending=0, policies=one)
+    for number in range(1, 4):
+        submit(store, f"s{number}", max_pending=0)
+    with pytest.raises(RequestError) as caught:
+        submit(store, "more", max_pending=0, asked={})
+    assert caught.value.errors[0].message == (
+        "There is no room for it now, and your sessions may not wait. Try again later."
+    )
+    assert (len(store.live()), store.launches("ana")) == (4, []), "nothing of it is left"
 
 
 def test_too_many_that_wait_where_the_policy_says_nothing(store: Store) -> None:
     most = Policy().max_pending
     assert most == 20
-    for number in range(most):
-        submit(store, f"s{number}", max_pending=most)
-    with pytest.raises(RequestError) as caught:
-        submit(store, "more", max_pending=most)
-    assert caught.value.status == 403
-    assert caught.value.errors[0].message == (
-        "20 sessions wait already, and your limit is 20. Start this one when fewer wait."
-    )
+    for number in range(4 + most):
+        submit(store, f"s{number}", max_pending=most, now=after(number))
+    for _ in range(2):
+        with pytest.raises(RequestError) as caught:
+            submit(store, "more", max_pending=most, now=after(60))
+        assert caught.value.status == 403
+        assert caught.value.errors[0].message == (
+            "20 sessions wait already, and your limit is 20. Start this one when fewer wait."
+        )
+        run_pass(store, 60)
     submit(store, "more", max_pending=Policy(max_pending=None).max_pending)
 
 
@@ -151,7 +173,7 @@ def test_a_bound_holds_when_many_come_at_once(store: Store) -> None:
         return True
 
     with ThreadPoolExecutor(8) as pool:
-        assert sum(pool.map(race, range(8))) == 3
+        assert sum(pool.map(race, range(8))) == 4 + 3, "four have room, three may wait"
 
 
 def test_the_index_has_the_last_word(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
