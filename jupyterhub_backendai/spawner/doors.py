@@ -17,7 +17,7 @@ from ..model.status import MAX_TRIES
 from ..site.runtime import Site
 from ..store import Session
 from .errors import SessionSpawnError
-from .form import form_from_link, spec_from_form, start_again
+from .form import form_from_link, quick_start, spec_from_form
 from .forms import VISIT, Draft, Drafts, FormPage, Visit
 from .render import render_form
 
@@ -123,15 +123,10 @@ class OptionDoors(HasTraits):
         visit = Visit(self, FormPage.of_ticket(ticket, self.user.name, self.name))
         VISIT.set(visit)
         self._refuse_size(form)
-        quick = (form.get("quick") or [""])[0]
-        if quick == "last":
-            options = start_again(self.orm_spawner.user_options)
-        elif quick == "default":
-            options = {}
-        else:
-            options = spec_from_form(form)
+        quick = quick_start(form, self.orm_spawner.user_options)
+        options = spec_from_form(form) if quick is None else quick
         # A quick start leaves no field as typed: the form then shows the options themselves.
-        visit.draft = Draft.of({} if quick else form, options)
+        visit.draft = Draft.of(form if quick is None else {}, options)
         if visit.page is not None:
             self.drafts.keep(visit.page, visit.draft)
         return self._checked(options)

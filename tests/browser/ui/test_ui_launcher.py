@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import expect
-from ui_payload import SPEC, error, view
+from ui_payload import SPEC, amounts, error, preset, view
 from ui_steps import card, fill_all, focused, launch_anyway, verdict, visit
 
 from jupyterhub_backendai.model import rules
@@ -101,26 +101,26 @@ async def test_quick_start_is_one_click(tab: Any, site: Any) -> None:
     assert site.posts[0]["quick"] == ["last"]
 
 
-async def test_quick_start_with_a_new_folder_starts_the_same(tab: Any, site: Any) -> None:
-    last = SPEC | {
-        "environment": "pytorch",
-        "version": "2.8",
-        "preset": "medium",
-        "env": {"A": "1"},
-    }
-    last["resources"] = {"mem": "20g", "fgpu": None}
-    site.view = view(last={"spec": last, "summary": "PyTorch"})
+@pytest.mark.parametrize("quick", ["last", "default"])
+async def test_quick_start_with_a_new_folder_starts_the_same(
+    tab: Any, site: Any, quick: str
+) -> None:
+    site.view = view(last={"spec": SPEC, "summary": "PyTorch"}, spec={"env": {"A": "1"}})
     page = await visit(await tab(), site)
-    await page.click("button[value=last]")
+    await page.click(f"button[value={quick}]")
     await page.fill("#bk-nofolder-name", "keep")
     await page.click("[data-answer=create]")
     await expect(page.locator("h1")).to_have_text("Launched")
     (posted,) = site.posts
-    assert "quick" not in posted
-    assert (posted["environment"], posted["version.pytorch"]) == (["pytorch"], ["2.8"])
-    assert (posted["preset"], posted["mem"], posted.get("cpu")) == (["medium"], ["20"], None)
-    assert (posted["env_name"], posted["env_value"]) == (["A"], ["1"])
-    assert "keep" in posted["new_folder"]
+    # the server makes of it what either button says: no field of the form is part of it
+    assert (posted["quick"], posted["quick_folder"]) == ([quick], ["keep"])
+    await page.go_back()
+    await page.wait_for_selector("#backendai[data-ready]")
+    await page.click(f"button[value={quick}]")
+    await page.click("[data-answer=anyway]")
+    await expect(page.locator("h1")).to_have_text("Launched")
+    assert site.posts[1]["quick"] == [quick]
+    assert "quick_folder" not in site.posts[1]
 
 
 # --- amounts and the verdict
@@ -172,6 +172,33 @@ async def test_verdict_on_numbers(tab: Any, site: Any) -> None:
     await expect(page.locator("#bk-launch")).to_be_disabled()
     await page.click("#bk-errors a")
     assert await focused(page) == "bk-mem"
+
+
+async def test_a_preset_with_a_gpu_that_the_group_lacks_does_not_start(tab: Any, site: Any) -> None:
+    """Whatever else is changed: there is no field in which to take the GPU out."""
+    group = site.view["resource_groups"][0]
+    group["presets"][1] |= preset("medium", 4, 16, 1, 2, "waits", "Waiting for 1 FGPU.")
+    page = await visit(await tab(), site, "#step=2&preset=medium")
+    await page.fill("#bk-cpu", "3")
+    says = page.locator("#bk-verdict")
+    await expect(says).to_contain_text("Waits in the queue")
+    await expect(says).to_contain_text("Waiting for 1 FGPU.")
+
+
+async def test_without_presets_the_usual_amounts_are_judged(tab: Any, site: Any) -> None:
+    group = site.view["resource_groups"][0]
+    group["presets"], group["usual"] = [], {"python": amounts(1, 1), "pytorch": amounts(2, 8)}
+    group["agents"][0]["free"] = amounts(1, 4)
+    site.view["resource_groups"] = [group]
+    page = await visit(await tab(), site, "#step=2")
+    says = page.locator("#bk-verdict")
+    await expect(says).to_contain_text("Starts now")
+    await page.click("label:has(input[value=pytorch])")
+    await expect(says).to_contain_text("No machine of default has 2 cores free")
+    await page.fill("#bk-cpu", "1")
+    await page.fill("#bk-mem", "4")
+    await page.click("label:has(input[value=python])")
+    await expect(says).to_contain_text("Starts now")
 
 
 async def test_those_who_wait_are_counted(tab: Any, site: Any) -> None:
@@ -326,18 +353,32 @@ async def test_secrets_leave_the_storage_with_the_post(tab: Any, site: Any) -> N
 
 async def test_a_link_is_a_proposal(tab: Any, site: Any) -> None:
     link = (
-        "#environment=pytorch&version.pytorch=2.8&preset=medium&env_name=A"
-        "&mount=homework&mount=gone&project=other"
+        "#environment=pytorch&version.pytorch=2.8&preset=medium&env_name=A&type=interactive"
+        "&mount=homework&mount=gone&project=other&image=evil/x:1&new_folder=planted&agent=cpu-01"
     )
+    site.view = view(manual_image=True)
     page = await visit(await tab(), site, link)
     await expect(page.locator("#step-5")).to_be_visible()
     await expect(page.locator("#bk-note")).to_contain_text(
         "Nothing starts before you press Launch."
     )
-    await expect(page.locator("#bk-note")).to_contain_text("values are never in a link")
+    await expect(page.locator("#bk-note")).to_contain_text(
+        "left out: env name A, image evil/x:1, new folder planted, agent cpu-01."
+    )
     await expect(page.locator("#bk-note")).to_contain_text("other, gone")
     await expect(card(page, "Environment")).to_contain_text("PyTorch 2.8")
     assert site.posts == []
+    await page.evaluate("location.hash = 'image=evil/y:1&env_name=B&mount=results'")  # while here
+    await expect(card(page, "Data and storage")).to_contain_text("results")
+    await expect(page.locator("#bk-note")).to_contain_text("left out: image evil/y:1, env name B.")
+    await page.reload()
+    await page.wait_for_selector("#backendai[data-ready]")
+    await page.click("#bk-skip") if await page.is_visible("#bk-skip") else None
+    await page.click("#bk-launch")
+    await expect(page.locator("h1")).to_have_text("Launched")
+    (posted,) = site.posts
+    assert (posted["image"], posted["new_folder"], posted["mount"]) == ([""], [""], ["results"])
+    assert "env_name" not in posted
 
 
 async def test_copied_link_opens_the_same_form(tab: Any, site: Any) -> None:
