@@ -19,7 +19,7 @@ from ..store import Session
 from .errors import SessionSpawnError
 from .form import form_from_link, quick_start, spec_from_form
 from .forms import VISIT, Draft, Drafts, FormPage, Visit
-from .render import render_form
+from .render import ended_because, render_form
 
 PREPARE_TIMEOUT = 3600  # seconds, for an image to be downloaded and folders to be made
 MAX_TICKET = 400  # characters; a viewer's name has 255 at most
@@ -112,6 +112,10 @@ class OptionDoors(HasTraits):
     async def render_form(self) -> str:
         """The options form for this spawner's user, as HTML."""
         return await render_form(self)
+
+    async def ended_because(self) -> str:
+        """Why this server's last session ended, if not by its owner: its page asks for it."""
+        return await ended_because(self)
 
     def _read_form(self, form: Mapping[str, list[Any]]) -> Awaitable[dict[str, Any]]:
         """The form as a spec. It is checked here too, by the one check there is: the Hub shows on
