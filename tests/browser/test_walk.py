@@ -145,6 +145,8 @@ def test_the_whole_way(hub: Hub, page: Page) -> None:
     page.click("#stop")
     wait_for("the end", lambda: hub.sessions("ada")[-1]["status"] == "TERMINATED")
     wait_for("the home to go", lambda: not hub.volumes())
+    expect(page.locator("#start")).to_have_text("Start my session")  # also without a reload
+    expect(page.locator("#start")).to_have_attribute("title", "Start your session")
     page.goto(f"{hub.url}/hub/spawn")
     # The form has the folder of last time mounted already.
     page.click("#bk-skip")
