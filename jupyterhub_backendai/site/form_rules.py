@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..model.amounts import SHM_IN_MEMORY, AmountChecks, least_amounts
-from ..model.catalog import Environment, ResourceGroup
+from ..model.catalog import Amounts, Environment, ResourceGroup
 from ..model.resolve import Context
 from ..model.rules import (
     ENV_NAME,
@@ -32,6 +32,15 @@ from ..model.spec import SessionSpec
 
 Json = dict[str, Any]
 
+# What a link may propose, as a query or behind the # of an address. Who follows it is one click
+# from a launch, so nothing with a side effect is in it: no command, no variables, no new folder,
+# no image by hand.
+LINK_FIELDS = frozenset(
+    {"name", "environment", "version", "resource_group", "preset", "cpu", "mem", "shm", "fgpu",
+     "project", "ports", "mount"}
+)  # fmt: skip
+LINK_PREFIXES = ("version.", "mount_path.")
+
 AHEAD = "Waits, {ahead} ahead of you."
 IN_LINE = "Waits in the queue."
 NOW = {"code": "now", "text": "Starts now.", "why": ""}
@@ -44,6 +53,7 @@ def field_rules() -> Json:
         "env": asdict(ENV_NAME),
         "folder": asdict(FOLDER_NAME),
         "path": asdict(MOUNT_PATH),
+        "link": {"fields": sorted(LINK_FIELDS), "prefixes": LINK_PREFIXES},
         "threads": {
             "least": 1,
             "most": MAX_THREADS,
@@ -81,11 +91,24 @@ def needs(environment: Environment) -> list[Json]:
     ]
 
 
+def usual(context: Context, group: ResourceGroup) -> dict[str, Json]:
+    """What a session gets of each slot where nothing is asked and no preset can be had: by the
+    environment, `""` for an image by hand."""
+    minimums = {e.name: e.minimum for e in context.allowed_environments()} | {"": Amounts()}
+    checks = _checks(context)
+    return {name: checks.without_preset(m, group).as_dict() for name, m in minimums.items()}
+
+
 def ends(context: Context, group: ResourceGroup, agent: str = "auto") -> list[Json]:
     """What can never be had in this group, or on this agent of it."""
+    found = _checks(context, agent).most(group)
+    return [bound(slot, most, "never", text) for slot, most, text, _ in found]
+
+
+def _checks(context: Context, agent: str = "auto") -> AmountChecks:
     checks = AmountChecks(SessionSpec(agent=agent), [], context)
     checks.project_name = context.policies.project_of(context.groups)
-    return [bound(slot, most, "never", text) for slot, most, text, _ in checks.most(group)]
+    return checks
 
 
 def judged(

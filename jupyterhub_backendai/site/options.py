@@ -133,6 +133,7 @@ class _View:
             "limits": self.limits(group, never, list(free.values())),
             "has_fgpu": any(a.capacity.fgpu for a in agents),
             "presets": [self.preset(p, group) for p in self.context.catalog.presets_of(group.name)],
+            "usual": form_rules.usual(self.context, group),
             **form_rules.judged(never, left, list(free.values()), waiting, label),
         }
 

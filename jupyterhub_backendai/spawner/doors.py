@@ -17,9 +17,9 @@ from ..model.status import MAX_TRIES
 from ..site.runtime import Site
 from ..store import Session
 from .errors import SessionSpawnError, database_asked
-from .form import form_from_link, spec_from_form, start_again
+from .form import form_from_link, quick_start, spec_from_form
 from .forms import VISIT, Draft, Drafts, FormPage, Visit
-from .render import render_form
+from .render import ended_because, render_form
 
 PREPARE_TIMEOUT = 3600  # seconds, for an image to be downloaded and folders to be made
 MAX_TICKET = 400  # characters; a viewer's name has 255 at most
@@ -115,6 +115,10 @@ class OptionDoors(HasTraits):
         """The options form for this spawner's user, as HTML."""
         return await render_form(self)
 
+    async def ended_because(self) -> str:
+        """Why this server's last session ended, if not by its owner: its page asks for it."""
+        return await ended_because(self)
+
     def _read_form(self, form: Mapping[str, list[Any]]) -> Awaitable[dict[str, Any]]:
         """The form as a spec. It is checked here too, by the one check there is: the Hub shows on
         the form what is raised here, but only for a second what the start itself raises.
@@ -125,15 +129,10 @@ class OptionDoors(HasTraits):
         visit = Visit(self, FormPage.of_ticket(ticket, self.user.name, self.name))
         VISIT.set(visit)
         self._refuse_size(form)
-        quick = (form.get("quick") or [""])[0]
-        if quick == "last":
-            options = start_again(self.orm_spawner.user_options)
-        elif quick == "default":
-            options = {}
-        else:
-            options = spec_from_form(form)
+        quick = quick_start(form, self.orm_spawner.user_options)
+        options = spec_from_form(form) if quick is None else quick
         # A quick start leaves no field as typed: the form then shows the options themselves.
-        visit.draft = Draft.of({} if quick else form, options)
+        visit.draft = Draft.of(form if quick is None else {}, options)
         if visit.page is not None:
             self.drafts.keep(visit.page, visit.draft)
         return self._checked(options)

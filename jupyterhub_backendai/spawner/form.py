@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-Form = Mapping[str, Sequence[Any]]
+from ..site.form_rules import LINK_FIELDS, LINK_PREFIXES
 
-# What a link may propose. A link is followed without a confirmation by this Hub's own door, so
-# nothing with a side effect is in it: no command, no variables, no new folder, no image by hand.
-LINK_FIELDS = frozenset(
-    {"name", "environment", "version", "resource_group", "preset", "cpu", "mem", "shm", "fgpu",
-     "project", "ports", "mount"}
-)  # fmt: skip
+Form = Mapping[str, Sequence[Any]]
 
 
 def _first(form: Form, name: str) -> str:
@@ -89,9 +84,23 @@ def _mounts(form: Form) -> list[dict[str, Any]]:
 def form_from_link(query: Form) -> dict[str, list[Any]]:
     """The fields of a link that are allowed in one. Raises KeyError with the first that is not."""
     for name in query:
-        if name not in LINK_FIELDS and not name.startswith(("version.", "mount_path.")):
+        if name not in LINK_FIELDS and not name.startswith(LINK_PREFIXES):
             raise KeyError(name)
     return {name: list(values) for name, values in query.items()}
+
+
+def quick_start(form: Form, stored: Any) -> dict[str, Any] | None:
+    """What a quick start asks for: `stored`, which this server had last, or the defaults, with the
+    folder that was named for it. None where the form asks for what is in its fields."""
+    quick = _first(form, "quick")
+    if quick not in {"last", "default"}:
+        return None
+    spec = start_again(stored) if quick == "last" else {}
+    if folder := _first(form, "quick_folder"):
+        mounts = spec.get("mounts")
+        new = {"folder": folder, "create": True}
+        spec["mounts"] = [*(mounts if isinstance(mounts, list) else []), new]
+    return spec
 
 
 def start_again(options: Any) -> dict[str, Any]:

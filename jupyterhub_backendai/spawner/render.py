@@ -14,12 +14,15 @@ from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.spec import size_error
 from ..site.options import options_view, summary
+from ..store import Unavailable
 from .errors import SessionSpawnError, database_asked
 from .form import start_again
 from .forms import VISIT, Draft, Visit
 
 if TYPE_CHECKING:
     from .doors import OptionDoors
+
+BY_OWNER = "user_requested"  # the reason code of an end that nobody needs to be told of
 
 
 @lru_cache(maxsize=1)
@@ -58,7 +61,10 @@ async def _filled(spawner: OptionDoors) -> str:
     draft = visit.draft or kept or Draft()
     stored = spawner.orm_spawner.user_options if spawner.orm_spawner else None
     last, note = _last(stored, context)
-    view["last"], view["note"] = last, note if draft.spec is None else ""
+    ended = await ended_because(spawner)
+    ended = ended and f"What you had here last has ended: {ended}"
+    view["last"] = last
+    view["note"] = " ".join(filter(None, (ended, note))) if draft.spec is None else ""
     view["draft"] = draft.fields or None
     view["spec"] = start_again(stored) if draft.spec is None else draft.spec
     if size_error(view["spec"]) is not None:
@@ -70,6 +76,20 @@ async def _filled(spawner: OptionDoors) -> str:
     view["ticket"] = visit.page.ticket if visit.page else ""
     template = _templates().get_template("backendai/options_form.html")
     return template.render(view=view, view_json=json_for_script(view))
+
+
+async def ended_because(spawner: OptionDoors) -> str:
+    """Why this server's last session ended, in its owner's words; empty where they ended it
+    themselves, where there was none, and where nothing can be known now."""
+    site = spawner.site
+    try:
+        session = await site.db(site.store.latest_of, spawner.user.name, spawner.name)
+    except Unavailable as error:
+        site.log.debug("%s", error)
+        return ""
+    if session is None or not session.status.is_final or session.reason_code == BY_OWNER:
+        return ""
+    return session.reason or ""
 
 
 def _last(stored: Any, context: Context) -> tuple[dict[str, Any] | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -145,6 +146,8 @@ def test_the_whole_way(hub: Hub, page: Page) -> None:
     page.click("#stop")
     wait_for("the end", lambda: hub.sessions("ada")[-1]["status"] == "TERMINATED")
     wait_for("the home to go", lambda: not hub.volumes())
+    expect(page.locator("#start")).to_have_text("Start my session")  # also without a reload
+    expect(page.locator("#start")).to_have_attribute("title", "Start your session")
     page.goto(f"{hub.url}/hub/spawn")
     # The form has the folder of last time mounted already.
     page.click("#bk-skip")
@@ -163,6 +166,8 @@ def test_the_whole_way(hub: Hub, page: Page) -> None:
 def test_no_folder_asks_first(hub: Hub, page: Page) -> None:
     sign_in(page, hub, "bob")
     page.goto(f"{hub.url}/hub/spawn")
+    page.click("#bk-next")
+    page.get_by_label("medium").check(force=True)
     page.click("#bk-skip")
     page.click("#bk-launch")
     dialog = page.locator("#bk-nofolder")
@@ -171,6 +176,19 @@ def test_no_folder_asks_first(hub: Hub, page: Page) -> None:
     assert hub.sessions("bob") == []
     dialog.get_by_role("button", name="Start anyway").click()
     page.wait_for_url("**/user/bob/lab**", timeout=60_000)
+
+    # With a folder the defaults are the defaults still, not what there was last.
+    page.goto(f"{hub.url}/hub/home")  # away from scripts that the end would cut off
+    hub.delete("bob")
+    hub.until_over("bob")
+    page.goto(f"{hub.url}/hub/spawn")
+    page.click("button[value=default]")
+    dialog.get_by_role("button", name="Create and start").click()
+    page.wait_for_url("**/user/bob/lab**", timeout=60_000)
+    first, second = hub.sessions("bob")
+    presets = [json.loads(session["spec"])["preset"] for session in (first, second)]
+    assert presets == ["medium", "small"]
+    assert "work" in hub.run_inside(second["id"], "ls").split()
     hub.delete("bob")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,26 @@ def test_no_gpu_is_offered_or_granted_where_there_is_none(options: dict[str, Any
     (error,) = caught.value.errors
     assert (error.field, error.message) == ("resources.fgpu", "default has no GPUs.")
     assert resolve({"resource_group": "lab", **options}, CONTEXT).fgpu
+
+
+@pytest.mark.parametrize("total", [{"cpu": 12}, {"cpu": 0.5, "mem": "600m"}], ids=["", "small"])
+def test_without_a_preset_the_page_judges_what_the_server_would_take(total: Any) -> None:
+    catalog = Catalog(
+        environments=(
+            {"name": "python", "image": "python:3"},
+            {"name": "tiny", "image": "tiny:1", "minimum": {"cpu": 0.25, "mem": "128m"}},
+        ),  # type: ignore[arg-type]
+        resource_groups=({"name": "default"}, {"name": "lab"}),  # type: ignore[arg-type]
+    )
+    policies = Policies(default=Policy(total=total, manual_image=True))
+    context = replace(CONTEXT, catalog=catalog, policies=policies)
+    view = _View(context, Snapshot(0.0, (), (), (), {}, {}, {}), False).as_dict()
+    for group in view["resource_groups"]:
+        assert set(group["usual"]) == {"", "python", "tiny"}
+        for environment, told in group["usual"].items():
+            spec = {"environment": environment} if environment else {"image": "any/image:1"}
+            request = resolve({"resource_group": group["name"], **spec}, context)
+            assert told == request.slots.as_dict()
 
 
 def test_the_least_and_the_ports_of_an_environment_are_the_servers_own() -> None:

@@ -217,6 +217,36 @@ async def test_what_is_stored_and_not_offered_any_more_is_said(servers: Any) -> 
     assert 'id="bk-launch"' in page
 
 
+async def test_the_end_of_the_last_session_is_told_if_nobody_asked_for_it(servers: Any) -> None:
+    lab = servers("lab", {"preset": "small"})
+    site, told = lab.site, "What you had here last has ended"
+    assert await lab.ended_because() == ""
+    for code, reason in [
+        ("exited", "Memory ran out <and> it was stopped."),
+        ("user_requested", "It was ended through the Hub."),
+    ]:
+        session = site.store.submit(
+            await lab.check({}), owner="ada", owner_groups=(), server_name="lab", name=code,
+            driver=None, max_pending=None, now=utcnow(),
+        )  # fmt: skip
+        assert await lab.ended_because() == ""
+        await site.end(session.id, code, reason)
+        if code == "exited":
+            assert await lab.ended_because() == reason
+            assert f"{told}: Memory ran out &lt;and&gt; it was stopped." in await look(lab, "ada")
+            assert told not in await look(servers("other"), "ada")
+    assert await lab.ended_because() == ""
+    assert told not in await look(lab, "ada")
+
+
+async def test_a_quick_start_with_a_folder_is_not_what_the_form_shows(servers: Any) -> None:
+    lab = servers("lab", {"env": {"OLD": "1"}})
+    error, page = await post(lab, {"quick": ["default"], "quick_folder": ["keep"]}, lab)
+    assert error is not None
+    assert "This Hub has no folders" in page
+    assert 'value="OLD"' not in page
+
+
 def test_drafts_are_bounded_in_number_and_age(monkeypatch: pytest.MonkeyPatch) -> None:
     drafts = Drafts()
     for number in range(forms.MAX_OF_ONE + 5):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.model.spec import read_spec
+from jupyterhub_backendai.site.form_rules import LINK_FIELDS
 from jupyterhub_backendai.spawner.form import (
-    LINK_FIELDS,
     form_from_link,
+    quick_start,
     spec_from_form,
     start_again,
 )
@@ -162,6 +164,26 @@ def test_no_link_makes_a_folder_or_sets_a_variable(query: dict[str, list[str]]) 
     for mount in spec.get("mounts", []):
         assert not mount.get("create")
         assert "permission" not in mount
+
+
+def test_a_quick_start_is_what_its_button_says_and_a_folder() -> None:
+    """Whatever stands in the fields of the form, which the last options have filled."""
+    new = {"folder": "keep", "create": True}
+    form = {**UNTOUCHED, "env_name": ["A"], "quick_folder": ["keep"]}
+    stored = {"name": "a", "preset": "small", "env": {"B": "1"}, "mounts": [{"folder": "data"}]}
+    kept = copy.deepcopy(stored)
+    assert quick_start({**form, "quick": ["default"]}, stored) == {"mounts": [new]}
+    assert quick_start({**form, "quick": ["last"]}, stored) == {
+        "preset": "small", "env": {"B": "1"}, "mounts": [{"folder": "data"}, new],
+    }  # fmt: skip
+    assert stored == kept
+    assert quick_start({"quick": ["last"], "quick_folder": [""]}, {"cpu": 1}) == {"cpu": 1}
+    assert quick_start({"quick": ["last"], "quick_folder": ["x"]}, {"mounts": "no"}) == {
+        "mounts": [{"folder": "x", "create": True}]
+    }
+    assert quick_start({"quick": ["default"]}, stored) == {}
+    assert quick_start(form, stored) is None
+    assert quick_start({**form, "quick": ["other"]}, stored) is None
 
 
 def test_another_start_has_another_name() -> None:

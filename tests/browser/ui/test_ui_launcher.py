@@ -101,91 +101,26 @@ async def test_quick_start_is_one_click(tab: Any, site: Any) -> None:
     assert site.posts[0]["quick"] == ["last"]
 
 
-async def test_quick_start_with_a_new_folder_starts_the_same(tab: Any, site: Any) -> None:
-    last = SPEC | {
-        "environment": "pytorch",
-        "version": "2.8",
-        "preset": "medium",
-        "env": {"A": "1"},
-    }
-    last["resources"] = {"mem": "20g", "fgpu": None}
-    site.view = view(last={"spec": last, "summary": "PyTorch"})
+@pytest.mark.parametrize("quick", ["last", "default"])
+async def test_quick_start_with_a_new_folder_starts_the_same(
+    tab: Any, site: Any, quick: str
+) -> None:
+    site.view = view(last={"spec": SPEC, "summary": "PyTorch"}, spec={"env": {"A": "1"}})
     page = await visit(await tab(), site)
-    await page.click("button[value=last]")
+    await page.click(f"button[value={quick}]")
     await page.fill("#bk-nofolder-name", "keep")
     await page.click("[data-answer=create]")
     await expect(page.locator("h1")).to_have_text("Launched")
     (posted,) = site.posts
-    assert "quick" not in posted
-    assert (posted["environment"], posted["version.pytorch"]) == (["pytorch"], ["2.8"])
-    assert (posted["preset"], posted["mem"], posted.get("cpu")) == (["medium"], ["20"], None)
-    assert (posted["env_name"], posted["env_value"]) == (["A"], ["1"])
-    assert "keep" in posted["new_folder"]
-
-
-# --- amounts and the verdict
-
-
-async def test_custom_numbers_and_undo(tab: Any, site: Any) -> None:
-    page = await visit(await tab(), site, "#step=2")
-    await expect(page.locator("[data-gpus-of]")).to_be_hidden()  # of a group without GPUs
-    await expect(page.locator("#bk-fgpu")).to_be_hidden()
-    custom = page.locator("[data-presets-of=default] .bk-custom")
-    await expect(custom).to_be_hidden()
-    await page.fill("#bk-mem", "24")
-    await expect(custom).to_contain_text("changed from small")
-    await expect(page.locator("[data-slider=mem]")).to_have_value("24")
-    await custom.get_by_role("button", name="undo").click()
-    await expect(custom).to_be_hidden()
-    await expect(page.locator("#bk-mem")).to_have_value("4")
-    await page.fill("#bk-cpu", "")
-    await page.press("#bk-cpu", "Tab")
-    await expect(page.locator("#bk-cpu")).to_have_value("2")  # empty is as the preset says
-
-
-async def test_verdict_on_numbers(tab: Any, site: Any) -> None:
-    page = await visit(await tab(), site, "#step=2&resource_group=gpu-lab&preset=gpu-small")
-    says = page.locator("#bk-verdict")
-    await expect(says).to_contain_text("Starts now")
-    gpus = page.locator("[data-gpus-of=gpu-lab] li")
-    await expect(gpus).to_contain_text(["1.5 of 20", "1 of 20"])
-    await expect(gpus).to_contain_text(["has room for this", "has room for this"])
-    await page.fill("#bk-fgpu", "1.5")
-    await expect(gpus).to_contain_text(["has room for this", "no room for this now"])
-    await page.fill("#bk-fgpu", "2")
-    await expect(says).to_contain_text("Waits in the queue")
-    await expect(says).to_contain_text(
-        "No machine of gpu-lab has 2 FGPU free; the most is 1.5 FGPU."
-    )
-    await page.click("text=1.5 FGPU starts now")
-    await expect(says).to_contain_text("Starts now")
-    await page.fill("#bk-mem", "64")
-    await expect(says).to_contain_text("Not now: 40 GB of memory is left to you")
-    await page.fill("#bk-mem", "500")
-    await page.press("#bk-mem", "Tab")
-    await expect(says).to_contain_text("Put one thing right")
-    await expect(page.locator("#bk-mem-error")).to_contain_text(
-        "Never fits: the largest machine of gpu-lab has 128 GB of memory."
-    )
-    await expect(page.locator("#bk-mem")).to_have_attribute("aria-invalid", "true")
-    await page.click("#bk-skip")
-    await expect(page.locator("#bk-launch")).to_be_disabled()
-    await page.click("#bk-errors a")
-    assert await focused(page) == "bk-mem"
-
-
-async def test_those_who_wait_are_counted(tab: Any, site: Any) -> None:
-    site.view["resource_groups"][0]["waiting"] = 2
-    page = await visit(await tab(), site, "#step=2")
-    await page.fill("#bk-cpu", "3")
-    await expect(verdict(page)).to_have_text("Waits, 2 ahead of you")
-
-
-async def test_shared_memory_is_part_of_memory(tab: Any, site: Any) -> None:
-    page = await visit(await tab(), site, "#step=2")
-    await expect(page.locator("[data-slider=shm]")).to_have_attribute("max", "4")
-    await page.fill("#bk-shm", "8")
-    await expect(page.locator("#bk-shm-error")).to_contain_text("cannot be more than 4 GB")
+    # the server makes of it what either button says: no field of the form is part of it
+    assert (posted["quick"], posted["quick_folder"]) == ([quick], ["keep"])
+    await page.go_back()
+    await page.wait_for_selector("#backendai[data-ready]")
+    await page.click(f"button[value={quick}]")
+    await page.click("[data-answer=anyway]")
+    await expect(page.locator("h1")).to_have_text("Launched")
+    assert site.posts[1]["quick"] == [quick]
+    assert "quick_folder" not in site.posts[1]
 
 
 # --- errors
@@ -326,18 +261,32 @@ async def test_secrets_leave_the_storage_with_the_post(tab: Any, site: Any) -> N
 
 async def test_a_link_is_a_proposal(tab: Any, site: Any) -> None:
     link = (
-        "#environment=pytorch&version.pytorch=2.8&preset=medium&env_name=A"
-        "&mount=homework&mount=gone&project=other"
+        "#environment=pytorch&version.pytorch=2.8&preset=medium&env_name=A&type=interactive"
+        "&mount=homework&mount=gone&project=other&image=evil/x:1&new_folder=planted&agent=cpu-01"
     )
+    site.view = view(manual_image=True)
     page = await visit(await tab(), site, link)
     await expect(page.locator("#step-5")).to_be_visible()
     await expect(page.locator("#bk-note")).to_contain_text(
         "Nothing starts before you press Launch."
     )
-    await expect(page.locator("#bk-note")).to_contain_text("values are never in a link")
+    await expect(page.locator("#bk-note")).to_contain_text(
+        "left out: env name A, image evil/x:1, new folder planted, agent cpu-01."
+    )
     await expect(page.locator("#bk-note")).to_contain_text("other, gone")
     await expect(card(page, "Environment")).to_contain_text("PyTorch 2.8")
     assert site.posts == []
+    await page.evaluate("location.hash = 'image=evil/y:1&env_name=B&mount=results'")  # while here
+    await expect(card(page, "Data and storage")).to_contain_text("results")
+    await expect(page.locator("#bk-note")).to_contain_text("left out: image evil/y:1, env name B.")
+    await page.reload()
+    await page.wait_for_selector("#backendai[data-ready]")
+    await page.click("#bk-skip") if await page.is_visible("#bk-skip") else None
+    await page.click("#bk-launch")
+    await expect(page.locator("h1")).to_have_text("Launched")
+    (posted,) = site.posts
+    assert (posted["image"], posted["new_folder"], posted["mount"]) == ([""], [""], ["results"])
+    assert "env_name" not in posted
 
 
 async def test_copied_link_opens_the_same_form(tab: Any, site: Any) -> None:

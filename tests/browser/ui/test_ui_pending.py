@@ -255,3 +255,28 @@ def test_a_stopped_server_is_started_by_its_own_form() -> None:
     html = not_running()
     assert "lab4 is not running" in html
     assert 'href="/hub/spawn/mkim/lab4">Start it' in html
+
+
+@pytest.mark.parametrize("implicit", [0, 10], ids=["by hand", "by itself"])
+async def test_a_session_that_ended_by_itself_says_why(implicit: int) -> None:
+    """The page asks the spawner, in the Hub's own asynchronous templates."""
+
+    async def because() -> str:
+        return "Memory ran out <on 2 GB>."
+
+    async def page(why: Any) -> str:
+        user = person("mkim")
+        user.spawners["lab4"] = SimpleNamespace(name="lab4", display_name="", ended_because=why)
+        template = environment(enable_async=True).get_template("not_running.html")
+        return await template.render_async(
+            page_context(
+                user=user, server_name="lab4", spawn_url="/hub/spawn/mkim/lab4",
+                implicit_spawn_seconds=implicit,
+            )
+        )  # fmt: skip
+
+    html = await page(because)
+    assert "Memory ran out &lt;on 2 GB&gt;." in html
+    assert "or was never started" not in html
+    assert ("started again in a moment" in html) is bool(implicit)
+    assert 'role="status"' not in await page(None)  # of a spawner that is not ours

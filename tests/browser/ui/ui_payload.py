@@ -98,6 +98,7 @@ DEFAULT_GROUP: dict[str, Any] = {
         preset("large", 16, 64, code="waits", text="Not now: 40 GB is left to you."),
         preset("huge", 64, 256, code="never", text="Never fits: the largest machine has 32 cores."),
     ],
+    "usual": {},
 }
 
 GPU_GROUP: dict[str, Any] = {
@@ -134,6 +135,7 @@ GPU_GROUP: dict[str, Any] = {
         preset("gpu-small", 4, 16, 1, shm=2),
         preset("gpu-pair", 16, 96, 10, code="never", text="Never fits: your limit is 6 FGPU."),
     ],
+    "usual": {},
 }
 
 

@@ -71,35 +71,6 @@ function write(entries) {
   return missing;
 }
 
-/** A size as people write it ("4g", "512 MB", a number of bytes) in GB; "" where it is none. */
-function inGigabytes(written) {
-  const [, figure, unit] = String(written).trim().match(/^(\d+(?:\.\d+)?)\s*([kmgtp]?)(?:i?b)?$/i) ?? [];
-  return figure === undefined ? "" : String(Number((Number(figure) * 1024 ** (" kmgtp".indexOf(unit.toLowerCase() || " ") - 3)).toFixed(9)));
-}
-
-/** A SessionSpec, as somebody wrote it, as entries of the form; the name stays free. */
-function entriesOf(spec) {
-  const entries = [];
-  const put = (name, value) => { if (value !== null && value !== undefined && value !== "") entries.push([name, String(value)]); };
-  for (const name of ["type", "environment", "image", "resource_group", "preset", "agent", "project"]) put(name, spec[name]);
-  put(`version.${spec.environment}`, spec.version);
-  const rows = Array.isArray(spec.env) ? spec.env.map((row) => [row.name, row.value]) : Object.entries(spec.env ?? {});
-  for (const [name, value] of rows) entries.push(["env_name", name ?? ""], [SECRET, value ?? ""]);
-  for (const slot of SLOTS) {
-    const written = spec.resources?.[slot] ?? "";
-    put(slot, slot === "mem" || slot === "shm" ? inGigabytes(written) : written);
-  }
-  for (const name of ["omp", "openblas"]) put(name, spec.threads?.[name]);
-  for (const mount of spec.mounts ?? []) {
-    const known = view.folders.some((f) => f.name === mount.folder);
-    put(known ? "mount" : "new_folder", mount.folder);
-    put(`mount_path.${mount.folder}`, mount.path);
-    if (known) put(`mount_permission.${mount.folder}`, mount.permission);
-  }
-  put("ports", [spec.preopen_ports ?? []].flat().join(", "));
-  return entries;
-}
-
 // The address: #step=2&environment=..., without values of variables.
 
 function hashOf(step) {
@@ -107,10 +78,17 @@ function hashOf(step) {
   return "#" + new URLSearchParams(step ? [["step", String(step)], ...pairs] : pairs);
 }
 
+const inLink = (name) => view.rules.link.fields.includes(name) || view.rules.link.prefixes.some((prefix) => name.startsWith(prefix));
+
+/** The address as entries. One that this form did not write itself is a link, which may set no more
+ * than links may: `refused` has the rest of it. */
 function fromHash() {
   const pairs = [...new URLSearchParams(location.hash.slice(1))];
   const step = Number(pairs.find(([name]) => name === "step")?.[1]);
-  return { step: step >= 1 && step <= 5 ? step : null, entries: pairs.filter(([name]) => FIELDS.test(name) && name !== SECRET) };
+  const all = pairs.filter(([name]) => FIELDS.test(name) && name !== SECRET);
+  const own = Boolean(history.state?.step);
+  const entries = all.filter(([name]) => own || inLink(name));
+  return { step: step >= 1 && step <= 5 ? step : null, entries, refused: all.filter((pair) => !entries.includes(pair)) };
 }
 
 // The draft: of this tab, for this page. Once it is posted, the server keeps what was typed, and the

@@ -91,13 +91,20 @@ function judge(amounts) {
 const roomFor = (amounts, room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
 
 const ahead = (others) => (others ? view.rules.ahead.replace("{ahead}", others) : view.rules.in_line);
-const amounts = () => Object.fromEntries(SLOTS.map((slot) => [slot, amount(slot)]));
 
-/** The verdict on the form: the server's own words for a preset as it is, else by its bounds. */
+/** What is judged: where nothing is said, what the server would take (without a preset it tells that beforehand). */
+const amounts = () => {
+  const usual = group()?.usual?.[chosen("image") ? "" : environment()?.name];
+  return Object.fromEntries(SLOTS.map((slot) => [slot, amount(slot) ?? usual?.[slot] ?? null]));
+};
+
+/** The verdict on the form: the server's own words for a preset as it is, or with a GPU that the
+ * group lacks, which no other number mends; else by its bounds. */
 function verdict() {
   const p = preset();
   const auto = (chosen("agent") || "auto") === "auto";
-  if (!p || isCustom() || !auto) return judge(amounts());
+  const lacking = p?.fgpu > 0 && !group().has_fgpu;
+  if (!p || ((isCustom() || !auto) && !lacking)) return judge(amounts());
   const { code, text, ahead: others } = p.verdict;
   return code === "waits" ? { code, text: ahead(others), why: text } : { code, text, why: "" };
 }
@@ -185,7 +192,7 @@ function renderResources() {
     const card = $(".bk-custom", cards);
     card.hidden = !custom;
     if (custom) {
-      const v = judge(amounts());
+      const v = verdict();
       $(".base", card).textContent = preset()?.name ?? "";
       $(".verdict", card).className = `verdict d-block mt-2 bk-13 ${LOOK[v.code][1]}`;
       $(".verdict", card).replaceChildren(icon(LOOK[v.code][0], "me-1"), v.text.replace(/\.$/, ""));

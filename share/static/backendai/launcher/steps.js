@@ -206,20 +206,19 @@ function askForFolder(submitter, quick) {
     if ($("#bk-nofolder-never").checked) {
       try { localStorage.setItem(NEVER_ASK, "1"); } catch { /* storage is off: it asks again */ }
     }
-    if (answer === "create") show(LAST, { push: false });
-    form.requestSubmit(answer === "create" ? $("#bk-launch") : submitter);
+    form.requestSubmit(submitter);
   };
 }
 
-/** The dialog's folder goes into the form; for a quick start the form first becomes what that would start. */
+/** The dialog's folder goes into the form; for a quick start, which no field is part of, beside it. */
 function createFor(quick) {
   const name = folderName($("#bk-nofolder-name"));
   if (!name) {
     $("#bk-nofolder-name").focus();
     return false;
   }
-  if (quick) write(quick === "last" ? entriesOf(view.last.spec) : blank());
-  addFolder(name);
+  if (quick) Object.assign($("#bk-quick-folder"), { value: name, disabled: false });
+  else addFolder(name);
   return true;
 }
 
@@ -237,7 +236,7 @@ function begin() {
   for (const row of $$(".bk-envrow", envRows)) if (!$("input", row).value && !$(".invalid-feedback", row).textContent) row.remove();
   fromServer = view.errors.map((error) => ({ ...error, control: controlOf(error.field) }));
   initial = read();
-  const { step, entries } = fromHash();
+  const { step, entries, refused } = fromHash();
   const kept = draft();
   const arrived = performance.getEntriesByType("navigation")[0]?.type ?? "navigate";
   if (view.draft || entries.length) furthest = LAST;
@@ -251,17 +250,18 @@ function begin() {
     if (arrived === "navigate") note("What you had typed here is back. ", el("button", { type: "button", class: "bk-plain", onclick: reset }, "Start over"));
     return fromServer.length ? -1 : step ?? kept.step ?? 1;
   }
-  if (entries.length) return takeLink(step, entries);
+  if (entries.length) return takeLink(step, entries, refused);
   environmentChanged();
   return step ?? 1;
 }
 
-function takeLink(step, entries) {
+function takeLink(step, entries, refused) {
   const missing = write(entries);
   environmentChanged();
-  const names = entries.filter(([name]) => name === "env_name").length;
+  const here = read().map(String);
+  const left = refused.filter((pair) => !here.includes(String(pair))).map(([name, value]) => `${name.split(".")[0].replace("_", " ")} ${value}`);
   note("Filled in from a link. Nothing starts before you press Launch.",
-    names ? ` It names ${names === 1 ? "a variable" : `${names} variables`}: values are never in a link.` : "",
+    left.length ? ` A link cannot set variables, new folders and the like, so this is left out: ${left.join(", ")}.` : "",
     missing.length ? ` Not offered to you here, so left as it was: ${missing.join(", ")}.` : "");
   return step ?? LAST;
 }
@@ -302,7 +302,10 @@ function init() {
   $("#bk-copy").addEventListener("click", (event) => copy(location.origin + location.pathname + hashOf(), event.currentTarget));
   window.addEventListener("popstate", (event) => {
     if (event.state?.step) show(event.state.step, { push: false, focus: true });
-    else if (fromHash().entries.length) show(takeLink(fromHash().step, fromHash().entries), { push: false });
+    else {
+      const { step, entries, refused } = fromHash();
+      if (entries.length) show(takeLink(step, entries, refused), { push: false });
+    }
   });
   window.addEventListener("pageshow", (event) => { if (event.persisted) backAgain(); });
   show(first > 0 ? first : current, { push: false });
@@ -322,6 +325,7 @@ function onBlur({ target }) {
 /** The browser brought the page back as it was when it was left: with its buttons pressed. */
 function backAgain() {
   sure = false;
+  if ($("#bk-quick-folder")) $("#bk-quick-folder").disabled = true;
   for (const [button, html] of pressed) {
     button.disabled = false;
     button.replaceChildren(...html);
