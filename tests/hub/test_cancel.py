@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from .harness import ENVIRONMENTS, IMAGE, Hub, free_port, wait_for
-from .test_restart import reached, settled
+from .test_restart import HELD, reached, settled
 from .visitor import sign_in
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
@@ -33,16 +33,16 @@ SETTINGS = {
     "Spawner": {"start_timeout": 40, "http_timeout": 15},
     "JupyterHub": {"log_level": "INFO"},
 }
-# What fails only while a file of that name is in the Hub's directory.
-EXTRA = """
+# What stops or fails only while a file of that name is in the Hub's directory.
+EXTRA = f"""
+{HELD}
 import os, requests
 from docker.errors import APIError
 from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.engine.belongings import Belongings
-from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 from jupyterhub_backendai.store import Store, Unavailable
 
-class Silent(DockerSessionSpawner):
+class Silent(HeldSpawner):
     async def start_object(self):
         if os.path.exists("silent-once"):
             os.remove("silent-once")
@@ -72,16 +72,19 @@ c.JupyterHub.spawner_class = Silent
 """
 
 
-@pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "a container"])
+@pytest.mark.parametrize("moment", ["PENDING", "PREPARING", "CREATING", "container"])
 def test_cancel_in_the_middle(hub: Hub, moment: str) -> None:
-    user = hub.add_user(f"c-{moment.replace(' ', '-').lower()}")
+    user = hub.add_user(f"c-{moment.lower()}")
     count = len(hub.sessions())
+    hold = hub.directory / f"hold-{moment}"
+    hold.touch()
     with ThreadPoolExecutor(1) as pool:
         start = pool.submit(hub.launch, user)
         wait_for("the session", lambda: len(hub.sessions()) > count)
         wait_for(moment, lambda: reached(hub, moment))
         assert hub.delete(user).status_code in {202, 204}
         start.result()
+    hold.unlink()
     wait_for("nothing to be left", lambda: settled(hub) and not hub.containers())
     row = hub.sessions(user)[-1]
     assert row["status"] in {"CANCELLED", "TERMINATED"}
