@@ -141,6 +141,7 @@ class SessionSpawner(InLine, Spawner):
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         move = self.site.move
         await move(session.id, Status.PREPARING, Phase.PREPARE)
+        await self._clear_earlier(session)
         # An image may be downloaded here: its time is its own, not that of the start.
         await self._within(PREPARE_TIMEOUT, self.prepare(session, request))
         await move(session.id, Status.CREATING, Phase.CREATE)
