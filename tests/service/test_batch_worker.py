@@ -96,6 +96,15 @@ async def test_a_command_that_ends_while_its_container_is_swept(
     assert site.engine.removed == [session.id]  # type: ignore[attr-defined]
 
 
+async def test_what_its_command_made_of_it_counts_and_not_its_container(hub: Hub) -> None:
+    session = await running(hub, "train-1", **work())
+    site = site_of(hub)
+    site.store.mark_batch_ended(session.id, 0, SessionResult.SUCCESS)
+    await site.end(session.id, "exited", "Its server ended by itself.", 137)
+    row = site.store.get(session.id)
+    assert (row.result, row.exit_code) == (SessionResult.SUCCESS, 0)
+
+
 async def test_what_the_hub_has_lost_and_what_it_has_too_much(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
