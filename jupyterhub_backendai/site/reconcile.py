@@ -165,6 +165,8 @@ class Reconciler:
         except NotFound:
             return  # of another database
         if session.agent == agent:
+            # First it runs no more: a command may end between a look at it and its removal.
+            await self.site.engine.stop_session(agent, session_id, ending.STOP_GRACE)
             await keep(self.site, session)
 
 

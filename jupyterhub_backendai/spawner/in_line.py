@@ -11,7 +11,7 @@ from ..engine.base import AgentUnreachable, EngineError
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
-from ..model.status import PHASES, Phase, Status
+from ..model.status import PHASES, Phase, Result, Status
 from ..site import ending
 from ..site.clock import utcnow
 from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
@@ -169,7 +169,7 @@ class InLine(OptionDoors):
         if not isinstance(error, AgentUnreachable):
             code, reason = "engine_error", f"It could not be started on {session.agent}."
             await ending.clear(site, session)
-        # What may have been made where nobody answers is the reconciler's.
+        # What may have been made where nobody answers is the reconciler's, or the next try's.
         await site.report_agents()
         status = (await site.db(site.store.get, session.id)).status
         session = await site.db(
@@ -184,3 +184,13 @@ class InLine(OptionDoors):
             raise error
         self._story.tell("queued", "Back in line", reason)
         return session
+
+    async def _clear_earlier(self, session: Session) -> None:
+        """Removes what an earlier try made on this very agent before it broke off. The reconciler
+        cannot tell it from what this one makes. Raises `EngineError`."""
+        site = self.site
+        tried = await site.db(site.store.history, session.id)
+        if session.agent and any(
+            entry.result is Result.NEED_RETRY and entry.to_status for entry in tried
+        ):
+            await site.engine.remove_session(session.agent, session.id)

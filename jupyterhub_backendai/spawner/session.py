@@ -141,6 +141,7 @@ class SessionSpawner(InLine, Spawner):
 
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         await self._done(session.id, Status.PREPARING)
+        await self._clear_earlier(session)
         # An image may be downloaded here: its time is its own, not that of the start.
         await self._within(PREPARE_TIMEOUT, self.prepare(session, request))
         await self._done(session.id, Status.CREATING)

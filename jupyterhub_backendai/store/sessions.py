@@ -217,8 +217,8 @@ def move(
     row.status_changed_at = now
     row.position = None
     row.version += 1
-    if exit_code is not None:
-        row.exit_code = exit_code
+    if exit_code is not None and row.result == SessionResult.UNDEFINED.value:
+        row.exit_code = exit_code  # else its command's is known, which is the one that counts
     if result_of_work is not None:
         row.result = result_of_work.value
     if new is Status.PENDING:

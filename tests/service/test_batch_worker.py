@@ -8,7 +8,7 @@ import pytest
 
 from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.engine.batch import Ending, Outcome
-from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.service.hub import NoSuchUser
 from jupyterhub_backendai.service.workers import batch, servers
 from jupyterhub_backendai.service.workers.batch import BatchWorker
@@ -76,6 +76,33 @@ async def test_a_runner_that_does_not_end_its_command(
         Status.TERMINATED, SessionResult.FAILURE, -2, "task_timeout",
     )  # fmt: skip
     assert site.store.get(other.id).status is Status.RUNNING
+
+
+async def test_a_command_that_ends_while_its_container_is_swept(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = await running(hub, "train-1", **work())
+    site = site_of(hub)
+    for status in (Status.TERMINATING, Status.TERMINATED):  # by force
+        await site.move(session.id, status, Phase.TERMINATE)
+
+    async def stop(agent: str, session_id: str, grace: int) -> None:
+        site.engine.outcomes["train-1"] = Outcome(Ending.FINISHED, 0)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(site.engine, "stop_session", stop)
+    await site.reconciler._sweep("here")
+    row = site.store.get(session.id)
+    assert (row.result, row.exit_code) == (SessionResult.SUCCESS, 0)
+    assert site.engine.removed == [session.id]  # type: ignore[attr-defined]
+
+
+async def test_what_its_command_made_of_it_counts_and_not_its_container(hub: Hub) -> None:
+    session = await running(hub, "train-1", **work())
+    site = site_of(hub)
+    site.store.mark_batch_ended(session.id, 0, SessionResult.SUCCESS)
+    await site.end(session.id, "exited", "Its server ended by itself.", 137)
+    row = site.store.get(session.id)
+    assert (row.result, row.exit_code) == (SessionResult.SUCCESS, 0)
 
 
 async def test_what_the_hub_has_lost_and_what_it_has_too_much(

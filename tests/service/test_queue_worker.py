@@ -155,3 +155,21 @@ async def test_a_hub_that_is_stopped_gives_nothing_up(hub: Hub) -> None:
     assert await site.cleanups.over(("alice", ""), 10)
     (left,) = site.store.live()
     assert (left.status, left.driver) == (Status.CREATING, site.run_id)
+
+
+async def test_a_try_that_broke_off_leaves_no_second_container(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, launch, silent = site_of(hub), MachineSpawner.launch, [True]
+
+    async def breaking_off(self: MachineSpawner, session: Session, request: Any) -> tuple[str, int]:
+        found = await launch(self, session, request)
+        if silent and silent.pop():
+            raise AgentUnreachable("it died when it had made the container")
+        return found
+
+    monkeypatch.setattr(MachineSpawner, "launch", breaking_off)
+    (session,) = await submit(site, "train-1")
+    await worker_of(hub).once()
+    await until(site, session, Status.RUNNING)
+    assert site.engine.made == [session.id]  # type: ignore[attr-defined]

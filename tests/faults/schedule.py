@@ -1,0 +1,362 @@
+"""Schedules of faults: `python -m tests.faults.schedule SEED …` runs them, one line of JSON each.
+
+To be run with PYTHONHASHSEED=0, because the order of a set is part of what a seed repeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sqlite3
+import sys
+import tempfile
+import time
+import traceback
+import uuid
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from jupyterhub import orm
+from sqlalchemy import create_engine
+from sqlalchemy.orm import sessionmaker
+from traitlets.config import Config
+from traitlets.log import get_logger
+
+from jupyterhub_backendai.configuration import read_configuration
+from jupyterhub_backendai.model.errors import RequestError
+from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.service.hub import HubRefused
+from jupyterhub_backendai.service.workers import batch, queue, runner
+from jupyterhub_backendai.site import clock, naming, runtime
+from jupyterhub_backendai.store import NotFound, Session, SessionResult, Store
+from jupyterhub_backendai.store import sessions as store_sessions
+
+from .processes import StubHub, StubService
+from .virtual import VirtualLoop
+from .world import AGENTS, Job, StubEngine, World, ask
+
+OWNERS = ("alice", "bob", "carol")
+SESSIONS = 30
+FAULTS = 20
+STEPS_APART = 180  # at most, between two faults
+SETTLED = 900  # seconds after which all must be well
+KILLS = (
+    ("service",), ("hub",), ("proxy",), ("dockerd",), ("service", "hub"), ("service", "dockerd"),
+    ("hub", "proxy"), ("hub", "dockerd"), ("proxy", "service"), ("proxy", "dockerd"),
+)  # fmt: skip
+
+
+@dataclass
+class Wish:
+    """What one person does: a launch, by the service or a page of the Hub, and maybe an end."""
+
+    name: str
+    owner: str
+    at: float
+    options: dict[str, Any]
+    by_page: bool
+    ends: str  # "call", "force", "page", or "" where it is left alone
+    after: float
+    id: str = ""
+    ended: bool = False  # that was answered
+
+
+class Schedule:
+    """One run of one seed."""
+
+    def __init__(self, seed: int, store: Store, loop: VirtualLoop) -> None:
+        self.loop, self.world, self.store = loop, World(seed), store
+        self.random = self.world.random
+        self.configuration = read_configuration(Config(BackendAI=CONFIGURED))
+        self.rows = hub_rows()
+        self.wishes = [self._wish(number) for number in range(SESSIONS)]
+
+    def _wish(self, number: int) -> Wish:
+        dice, name = self.random, f"work-{number}"
+        wish = Wish(
+            name, dice.choice(OWNERS), dice.uniform(0, 60), {"name": name},
+            by_page=dice.random() < 0.3, ends="", after=dice.uniform(0, 60),
+        )  # fmt: skip
+        wish.options["resources"] = {"cpu": dice.choice((0.5, 1, 2)), "mem": "512m"}
+        if dice.random() < 0.6:
+            job = Job(round(dice.uniform(0.1, 30), 1), dice.choice((0, 0, 0, 3, 127)))
+            wish.options |= {"type": "batch", "batch": {"command": job.command}}
+            wish.by_page = False
+            if dice.random() < 0.1:
+                wish.options["batch"]["starts_at"] = f"{dice.randint(5, 40)}s"
+            if number and dice.random() < 0.25:
+                wish.options["depends_on"] = [f"work-{dice.randrange(number)}"]
+            wish.ends = dice.choice(("", "", "", "call", "force"))
+        else:
+            wish.ends = dice.choice(("call", "call", "page", "force")) if number % 10 else ""
+        return wish
+
+    # ---- what happens -------------------------------------------------------------------------
+
+    async def run(self) -> list[str]:
+        """Everything; what is wrong in the end."""
+        world, dice = self.world, self.random
+        world.fault = self._kill_some
+        world.faults = [dice.randint(1, STEPS_APART)]
+        for _ in range(FAULTS - 1):
+            world.faults.append(world.faults[-1] + dice.randint(1, STEPS_APART))
+        self._start("hub")
+        self._start("service")
+        people = [asyncio.ensure_future(self._person(wish)) for wish in self.wishes]
+        await asyncio.wait(people)
+        broken = [person.exception() for person in people]
+        world.faults.clear()
+        wrong = [f"somebody met {error!r}" for error in broken if error]
+        wrong += await self._settled()
+        for wish in self.wishes:
+            if wish.id and not self.store.get(wish.id).status.is_final:
+                await self._end(wish, "call")
+        return wrong + await self._settled(none_live=True) + world.broken
+
+    async def _settled(self, none_live: bool = False) -> list[str]:
+        until = self.loop.now + SETTLED
+        while (wrong := self.problems(none_live)) and self.loop.now < until:  # noqa: ASYNC110
+            await asyncio.sleep(15)
+        return wrong
+
+    def _kill_some(self) -> None:
+        for what in self.random.choice(KILLS):
+            target = self.random.choice(AGENTS) if what == "dockerd" else what
+            self._kill(target)
+            back = self.random.uniform(0.2, 25)
+            self.loop.call_later(back, self._start, target)
+
+    def _kill(self, target: str) -> None:
+        world = self.world
+        world.say(f"kill -9 of {target}")
+        if target in AGENTS:
+            world.down.add(target)
+            if self.random.random() < 0.3:  # no live restore
+                for box in world.boxes.values():
+                    if box.agent == target:
+                        world.stop(box)
+        elif target == "proxy":
+            world.proxy = False
+        elif (killed := getattr(world, target)) is not None:
+            setattr(world, target, None)
+            killed.process.kill()
+            if target == "hub" and world.service is not None:
+                # It looks every second whether its Hub is there; the next one starts its own.
+                self.loop.call_later(self.random.random(), self._orphaned, world.service)
+
+    def _orphaned(self, service: StubService) -> None:
+        service.process.kill()
+        if self.world.service is service:
+            self.world.service = None
+            self._start("service")
+
+    def _start(self, target: str) -> None:
+        world = self.world
+        world.say(f"{target} is there")
+        if target in AGENTS:
+            world.down.discard(target)
+        elif target == "proxy":
+            world.proxy = True
+        elif target == "hub" and world.hub is None:
+            world.hub = StubHub(world, self.rows, self.configuration)
+            world.hub.process.run(self._boot(world.hub))
+            self._start("service")
+        elif target == "service" and world.service is None and world.hub is not None:
+            world.service = StubService(world, self.configuration)
+            world.service.process.run(self._boot(world.service))
+
+    async def _boot(self, process: Any) -> None:
+        try:
+            await process.boot()
+        except Exception as error:
+            self.world.say(f"{process.process.name} failed: {traceback.format_exc()}")
+            raise error
+
+    async def _person(self, wish: Wish) -> None:
+        await asyncio.sleep(wish.at)
+        await self._launch(wish)
+        if wish.id and wish.ends:
+            await asyncio.sleep(wish.after)
+            await self._end(wish, wish.ends)
+
+    async def _asked(self, of: str, call: Callable[[Any], Awaitable[Any]]) -> Any:
+        """An answer, however often it takes."""
+        while True:
+            there = getattr(self.world, of)
+            ready = there is not None and (there.open if of == "service" else there.listening)
+            if ready and self.world.proxy:
+                try:
+                    return await ask(self.world, there.process, lambda: call(there))  # noqa: B023
+                except ConnectionError:
+                    self.world.say("an answer was lost")
+            await asyncio.sleep(self.random.uniform(0.5, 2))
+
+    async def _launch(self, wish: Wish) -> None:
+        server = wish.name if wish.by_page else ""
+        try:
+            if wish.by_page:
+                await self._asked("hub", lambda hub: hub.start(wish.owner, server, wish.options))
+            else:
+                await self._asked("service", lambda s: s.launch(wish.owner, wish.options))
+        except (RequestError, HubRefused) as no:
+            self.world.say(f"{wish.name}: {no}")  # or it was there already, the answer lost
+        rows, _ = self.store.list_sessions(limit=200)
+        wish.id = next((r.id for r in rows if r.name == wish.name), "")
+        self.world.say(f"{wish.name} is {wish.id}, {wish.options}")
+
+    async def _end(self, wish: Wish, how: str) -> None:
+        row = self.store.get(wish.id)
+        for _ in range(10):
+            try:
+                if how == "page":  # and by a call, for of one that waits the Hub knows nothing
+                    await self._asked("hub", lambda hub: hub.stop(row.owner, row.server_name))
+                await self._asked("service", lambda s: s.end(wish.id, how == "force"))
+                wish.ended = True
+                return
+            except (HubRefused, NotFound) as no:
+                self.world.say(f"{wish.name} was not ended by {how}: {no}")
+                await asyncio.sleep(5)
+
+    # ---- what must hold -----------------------------------------------------------------------
+
+    def problems(self, none_live: bool) -> list[str]:
+        """What does not hold now."""
+        world, wrong = self.world, []
+        if world.hub is None or world.service is None:
+            return ["a process is not there"]
+        rows, _ = self.store.list_sessions(limit=500)
+        live = {row.id: row for row in rows if not row.status.is_final}
+        for row in live.values():
+            server = row.owner, row.server_name
+            boxes = [box for box in world.boxes.values() if box.session == row.id and box.running]
+            if row.status is not Status.RUNNING or len(boxes) != 1 or none_live:
+                wrong.append(f"{row.name} is {row.status.value} with {len(boxes)} containers")
+            if server not in world.hub.running:
+                wrong.append(f"{row.name} is live and the Hub does not have it")
+        held = Counter(holding.session_id for holding in self.store.allocations())
+        if held != Counter(live.keys()):
+            wrong.append(f"what is held is {dict(held)} and live are {list(live)}")
+        wrong += [f"a container of {b.session} is left" for b in world.boxes.values()
+                  if b.session not in live]  # fmt: skip
+        wrong += [f"a volume of {session} is left" for session in world.volumes.keys() - live]
+        servers = {(row.owner, row.server_name) for row in live.values()}
+        wrong += [f"the Hub has a server {server}" for server in world.rows.keys() - servers]
+        for row in rows:
+            wrong += [f"{row.name}: {problem}" for problem in self._of_batch(row)]
+        ended = {wish.id for wish in self.wishes if wish.ended}
+        wrong += [f"{live[each].name} was ended and is live" for each in ended & live.keys()]
+        return wrong
+
+    def _of_batch(self, row: Session) -> list[str]:
+        began = [at for session, at in self.world.commands if session == row.id]
+        wrong = [f"its command ran {len(began)} times"] if len(began) > 1 else []
+        if began and row.not_before is not None and began[0] < row.not_before:
+            wrong.append(f"its command began at {began[0]}, before {row.not_before}")
+        code = self.world.finished.get(row.id)
+        result = SessionResult.UNDEFINED
+        if code is not None:
+            result = SessionResult.FAILURE if code else SessionResult.SUCCESS
+        if row.status.is_final and row.type == "batch":
+            if row.result is not result:
+                wrong.append(f"it ended with {code} and its result is {row.result.value}")
+            if code is not None and row.exit_code != code:
+                wrong.append(f"it ended with {code} and its exit code is {row.exit_code}")
+        return wrong
+
+
+CONFIGURED: dict[str, Any] = {
+    "service": True,
+    "queue_patience": 3,
+    "environments": [{"name": "python", "image": "python:3"}],
+    "agents": [{"name": name, "base_url": "unix:///nowhere"} for name in AGENTS],
+    "default_policy": {"max_pending": 200},
+}
+
+
+def hub_rows() -> dict[str, tuple[Any, Any]]:
+    """The users in a Hub's database, and that database."""
+    engine = create_engine("sqlite://")
+    orm.Base.metadata.create_all(engine)
+    db = sessionmaker(bind=engine)()
+    rows = {name: orm.User(name=name) for name in OWNERS}
+    db.add_all(rows.values())
+    db.commit()
+    return {name: (row, db) for name, row in rows.items()}
+
+
+def run(seed: int, store: Store) -> dict[str, Any]:
+    """One schedule from its seed, on an empty store; what was wrong, and its story."""
+    began = time.perf_counter()
+    loop = VirtualLoop()
+    schedule = prepared(seed, store, loop)
+    try:
+        wrong = loop.run_until_complete(schedule.run())
+    except Exception:
+        wrong = [traceback.format_exc()]
+    finally:
+        _end(loop)
+    took, steps = time.perf_counter() - began, schedule.world.steps
+    story = schedule.world.story if wrong else []
+    return {"seed": seed, "wrong": wrong, "seconds": took, "steps": steps, "now": loop.now,
+            "story": story}  # fmt: skip
+
+
+def prepared(seed: int, store: Store, loop: VirtualLoop) -> Schedule:
+    """The schedule, with the product's clocks and its chance taken from loop and seed."""
+    clock.datetime = loop.clock()  # type: ignore[misc,assignment]
+    told = SimpleNamespace(monotonic=loop.time)
+    queue.time = runner.time = told  # type: ignore[assignment]
+    schedule = Schedule(seed, store, loop)
+    world, dice = schedule.world, schedule.random
+
+    async def db(self: Any, function: Any, *args: Any, **more: Any) -> Any:
+        await world.step()
+        found = function(*args, **more)
+        await world.step()
+        return found
+
+    ids = SimpleNamespace(uuid4=lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
+    store_sessions.uuid = runtime.uuid = ids  # type: ignore[assignment]
+    naming.secrets = SimpleNamespace(choice=dice.choice)  # type: ignore[assignment]
+    runtime.Site.db = db  # type: ignore[method-assign]
+    runtime.DockerEngine = lambda *_: StubEngine(world)  # type: ignore[assignment,misc]
+    return schedule
+
+
+def _end(loop: VirtualLoop) -> None:
+    """Whatever still runs, and may reach nothing any more."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    loop.close()
+
+
+def main(seeds: list[int]) -> None:
+    logging.disable(logging.CRITICAL)
+    get_logger().disabled = True
+    batch.LOOK_INTERVAL = queue.LOOK_INTERVAL = 2.0
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as directory:
+        path = Path(directory) / "backendai.sqlite"
+        # One for all: what survives is in the file, and a new one would compile every statement.
+        store = Store(f"sqlite:///{path}")
+        store.upgrade()
+        runtime.Store = lambda url: store  # type: ignore[assignment,misc]
+        Store.upgrade = lambda self: None  # type: ignore[method-assign]
+        empty = sqlite3.connect(":memory:")
+        with closing(sqlite3.connect(path)) as made:
+            made.backup(empty)
+        for seed in seeds:
+            with closing(sqlite3.connect(path)) as emptied:
+                empty.backup(emptied)
+            print(json.dumps(run(seed, store)), flush=True)
+
+
+if __name__ == "__main__":
+    main([int(seed) for seed in sys.argv[1:]])

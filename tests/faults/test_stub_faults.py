@@ -1,0 +1,55 @@
+"""Schedules of kill -9 on stand-ins that keep what survives: real store, passes, workers, ends.
+
+`FAULT_SCHEDULES=500` runs so many of them; `FAULT_SEED=7` only that one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", "12"))
+ONLY = os.environ.get("FAULT_SEED")
+SIDE_BY_SIDE = 2
+
+
+def begin(seeds: list[int]) -> subprocess.Popen[str]:
+    """Schedules in a process of their own: they take the clocks of the whole process, and what a
+    seed repeats depends on the order of sets."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.faults.schedule", *map(str, seeds)],
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.timeout(3600)
+def test_whatever_is_killed_nothing_is_lost_left_or_done_twice() -> None:
+    seeds = [int(ONLY)] if ONLY else list(range(1, SCHEDULES + 1))
+    begun = [begin(some) for n in range(SIDE_BY_SIDE) if (some := seeds[n::SIDE_BY_SIDE])]
+    done = []
+    for process in begun:
+        out, _ = process.communicate()
+        assert process.returncode == 0
+        done += [json.loads(line) for line in out.splitlines()]
+    assert sorted(one["seed"] for one in done) == seeds
+    for one in done:
+        if one["wrong"]:
+            print(*one["story"], *one["wrong"], sep="\n")
+    wrong = {one["seed"]: one["wrong"] for one in done if one["wrong"]}
+    commands = [f"FAULT_SEED={seed} python -m pytest {__file__}" for seed in wrong]
+    assert not wrong, "\n".join(commands)
+
+
+def test_a_seed_repeats_its_schedule() -> None:
+    def once() -> tuple[object, ...]:
+        out, _ = begin([1]).communicate()
+        one = json.loads(out)
+        return one["wrong"], one["steps"], one["now"]
+
+    assert once() == once()

@@ -1,0 +1,100 @@
+"""Time that passes only where everybody waits, and processes that can be killed in it.
+
+A process is the tasks that were begun in it. `kill` is a kill -9: nothing of it reaches what
+survives it any more, whatever its `except` and `finally` would do. For that, each of its ways out
+(database, engine, Hub, users) goes through `World.step`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import selectors
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
+
+BEGIN = datetime(2030, 1, 1, tzinfo=timezone.utc)
+current: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class Killed(BaseException):
+    """Ends a task of a process that is no more; no `except Exception` holds it up."""
+
+
+class Process:
+    """Tasks that live and die together."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.alive = name, True
+        self.tasks: dict[asyncio.Task[Any], None] = {}  # in their order
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """A task of this process, and all that it begins."""
+
+        def begin() -> asyncio.Task[Any]:
+            current.set(self)
+            return asyncio.get_running_loop().create_task(work)
+
+        return contextvars.copy_context().run(begin)
+
+    def kill(self) -> None:
+        self.alive = False
+        for task in list(self.tasks):
+            task.cancel()
+
+
+class _Skipping(selectors.DefaultSelector):
+    loop: VirtualLoop
+
+    def select(self, timeout: float | None = None) -> Any:
+        if timeout is None:
+            raise AssertionError("everybody waits for ever")
+        self.loop.now += max(0.0, timeout)
+        return []
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop that skips the time in which nothing happens; what others do in threads it does at
+    once, so that the same seed gives the same run."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        selector = _Skipping()
+        selector.loop = self
+        super().__init__(selector)
+        self.set_task_factory(_task)  # type: ignore[arg-type]
+        self.set_exception_handler(lambda *_: None)  # of tasks that were killed
+
+    def time(self) -> float:
+        return self.now
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+        done = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+    def clock(self) -> type:
+        """A stand-in for `datetime` that tells this loop's time."""
+        loop = self
+
+        class Clock:
+            @staticmethod
+            def now(zone: tzinfo) -> datetime:
+                return (BEGIN + timedelta(seconds=loop.now)).astimezone(zone)
+
+        return Clock
+
+
+def _task(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, **more)
+    process = current.get()
+    if process is not None:
+        process.tasks[task] = None
+        task.add_done_callback(lambda done: process.tasks.pop(done, None))
+        if not process.alive:
+            task.cancel()
+    return task
