@@ -16,7 +16,6 @@ from jupyterhub_backendai.engine.base import (
     Container,
     ContainerGone,
     Engine,
-    EngineCapabilities,
 )
 from jupyterhub_backendai.engine.batch import Ending, Outcome
 from jupyterhub_backendai.engine.docker import AgentConfig
@@ -166,8 +165,6 @@ async def ask(world: World, process: Process, work: Callable[[], Awaitable[Any]]
 
 class StubEngine(Engine):
     """A process's way to the machines."""
-
-    capabilities = EngineCapabilities()
 
     def __init__(self, world: World) -> None:
         self.world = world
