@@ -11,7 +11,7 @@ export PYTHON
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 setup := share/setup
 # Tests mostly wait for servers to start; a file stays with one worker, which has one Hub for it.
-WORKERS ?= -n 4 --dist loadfile
+WORKERS ?= -n 3 --dist loadfile
 code := jupyterhub_backendai tests examples share $(wildcard benchmarks docs)
 
 .PHONY: help
