@@ -90,7 +90,7 @@ def test_whatever_a_user_puts_there_is_read(started: bytes | None, written: byte
         ([{"folder": "data", "permission": "ro"}], None),
         ([{"folder": ".config"}], None),
         ([{"folder": "papers"}, {"folder": "data", "path": "in/put"}], "/home/work/in/put/run.log"),
-        ([{"folder": "lab/shared"}], "/home/work/shared/run.log"),
+        ([{"folder": "lab/shared", "path": "pool"}], "/home/work/pool/run.log"),
         ([{"folder": "data"}, {"folder": ".logs", "create": True}], "/home/work/.logs/run.log"),
     ],
     ids=["none", "ro-folder", "ro-mount", "dot", "first-rw", "groups", "logs"],

@@ -63,7 +63,7 @@ FOLDERS = {
         Folder(name="models"),
         Folder(name="papers", permission="ro"),
         Folder(name=".config"),
-        Folder(name="vision/shared", project="vision"),
+        Folder(name="vision/pool", project="vision"),
         Folder(name="vision/data", project="vision"),
     )
 }

@@ -717,7 +717,7 @@ def test_places_of_folders() -> None:
     assert mounted({"folder": "data"}) == [("data", "/home/work/data", "rw")]
     assert mounted({"folder": "data", "path": "a/b/"}) == [("data", "/home/work/a/b", "rw")]
     assert mounted({"folder": "data", "path": "/data"}) == [("data", "/data", "rw")]
-    assert mounted({"folder": "vision/shared"}) == [("vision/shared", "/home/work/shared", "rw")]
+    assert mounted({"folder": "vision/pool"}) == [("vision/pool", "/home/work/pool", "rw")]
     assert mounted({"folder": "data", "path": "data"}) == [("data", "/home/work/data", "rw")]
 
 
