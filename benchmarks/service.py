@@ -37,7 +37,6 @@ USERS, SESSIONS, PAGES, STREAMS = 100, 10_000, 200, 500
 _CONFIG = """
 c.Authenticator.admin_users = {{"chief"}}
 c.DockerSpawner.image = "backendai-demo:latest"
-c.BackendAI.service = True
 c.BackendAI.service_url = "http://127.0.0.1:{port}"
 c.BackendAI.check_hub_access = False
 c.BackendAI.default_policy = {{"max_pending": 1_000_000}}

@@ -32,7 +32,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import aiohttp
-from hubs import Hub, Person
+from hubs import Hub, Person, free_port
 from traitlets.config import Config
 
 from jupyterhub_backendai.site.reach import hub_address
@@ -45,6 +45,7 @@ _OURS = """
 c.DockerSpawner.image = {image!r}
 c.BackendAI.hub_id = {mark!r}
 c.BackendAI.database_url = "sqlite:///" + {database!r}
+c.BackendAI.service_url = "http://127.0.0.1:{port}"
 from jupyterhub_backendai import setup
 setup(c)
 """
@@ -92,7 +93,8 @@ async def _measure(
     arguments: argparse.Namespace, folder: Path
 ) -> tuple[list[float], list[float], list[tuple[str, float]]]:
     ours = Hub("ours", folder / "ours", _OURS.format(
-        image=arguments.image, mark=MARK, database=str(folder / "ours" / "sessions.sqlite")
+        image=arguments.image, mark=MARK, port=free_port(),
+        database=str(folder / "ours" / "sessions.sqlite"),
     ))  # fmt: skip
     theirs = Hub("dockerspawner", folder / "dockerspawner", _DOCKERSPAWNER.format(
         image=arguments.image, mark=MARK, gateway=_gateway()

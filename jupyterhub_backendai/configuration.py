@@ -331,7 +331,7 @@ class BackendAI(LoggingConfigurable):
     ).tag(config=True)
 
     service = Bool(
-        False,
+        True,
         help=dedent(
             """
             Run the sessions service beside the Hub: a REST API below `/services/backendai/`, with
@@ -339,7 +339,7 @@ class BackendAI(LoggingConfigurable):
             batch sessions, sessions that depend on others, or several at once, which are refused
             without it. Example::
 
-                c.BackendAI.service = True
+                c.BackendAI.service = False
             """
         ),
     ).tag(config=True)

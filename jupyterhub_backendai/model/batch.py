@@ -22,11 +22,14 @@ class BatchChecks(AmountChecks):
         if self.context.service:
             return
         if spec.type == "batch":
-            self.fail("type", "not_available", "Batch sessions come soon. Choose interactive.")
+            self._off("type", "Choose interactive.")
         if spec.depends_on:
-            self.fail("depends_on", "not_available", "Sessions that wait for others come soon.")
+            self._off("depends_on", "Leave it out.")
         if spec.count > 1:
-            self.fail("count", "not_available", "Start one session at a time for now.")
+            self._off("count", "Start one session at a time.")
+
+    def _off(self, field: str, remedy: str) -> None:
+        self.fail(field, "not_available", f"It needs the sessions service, which is off. {remedy}")
 
     def work(self) -> Work | None:
         """What a batch session runs; it has to be said."""

@@ -23,7 +23,6 @@ def c(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
     monkeypatch.setattr(JupyterHub, "_instance", None)
     config = Config()
     config.JupyterHub.hub_ip = "127.0.0.1"
-    config.BackendAI.service = True
     config.BackendAI.environments = [{"name": "python", "image": "jupyter/base:1"}]
     config.BackendAI.database_url = "postgresql://hub:hush@db/backendai"
     return config

@@ -48,7 +48,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
 @pytest.fixture(scope="module")
 def hub(engine: SecondEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A Hub with its service, and two agents; the second one's daemon may be killed."""
-    hub = Hub(tmp_path_factory.mktemp("hub"), service=True, extra=OFTEN)
+    hub = Hub(tmp_path_factory.mktemp("hub"), extra=OFTEN)
     gateway = _gateways(hub.docker.networks.get("bridge").attrs)[0]
     one = {"name": "one", "hub_connect_url": f"http://{gateway}:{hub.hub_port}"}
     two = {"name": "two", "hub_connect_url": f"http://{engine.gateway}:{hub.hub_port}"}

@@ -100,7 +100,7 @@ class Hub:
     after: str = ""
     command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "jupyterhub"])
     environment: Mapping[str, str] = field(default_factory=dict)
-    service: bool = False
+    service: bool = True
 
     def __post_init__(self) -> None:
         self.port, self.proxy_port, self.hub_port = free_port(), free_port(), free_port()

@@ -26,7 +26,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
             "log_directory": str(directory / "logs"),
         }
     }
-    with running(directory, settings=settings, service=True) as started:
+    with running(directory, settings=settings) as started:
         yield started
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.docker
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """One Hub with its service."""
-    with running(tmp_path_factory.mktemp("hub"), service=True) as started:
+    with running(tmp_path_factory.mktemp("hub")) as started:
         wait_for("the service to open", lambda: api(started, "health").status_code == 200)
         yield started
 
@@ -164,7 +164,7 @@ def processes(hub: Hub) -> list[int]:
 def test_a_service_that_cannot_open_keeps_no_hub_from_starting(tmp_path: Path) -> None:
     """Its configuration is broken on the way; the Hub is there all the same, and says what is."""
     broken = 'c.JupyterHub.services[-1]["environment"]["BACKENDAI_CONFIGURATION"] = "broken"'
-    with running(tmp_path, service=True, after=broken) as hub:
+    with running(tmp_path, after=broken) as hub:
         tokens = [token_of(hub, name) for name in ("ella", "admin")]
         wait_for("the failure", lambda: api(hub, "health").json() == {"status": "not_working"})
         told = [api(hub, "api/sessions", token).json()["errors"][0]["message"] for token in tokens]

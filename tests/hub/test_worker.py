@@ -32,7 +32,7 @@ FINAL = ("TERMINATED", "CANCELLED", "ERROR")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """One Hub with its service."""
     folder = tmp_path_factory.mktemp("hub")
-    with running(folder, service=True, settings=SETTINGS) as started:
+    with running(folder, settings=SETTINGS) as started:
         until_open(started)
         yield started
 

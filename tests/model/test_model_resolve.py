@@ -187,10 +187,10 @@ def test_bad_names(name: object) -> None:
     assert the_error({"name": name}).field == "name"
 
 
-def test_batch_comes_soon_and_its_settings_only_with_it() -> None:
+def test_batch_needs_the_service_and_its_settings_a_batch_session() -> None:
     error = the_error({"type": "batch", "batch": {"command": "x"}})
     assert (error.field, error.code) == ("type", "not_available")
-    assert "soon" in error.message
+    assert "which is off" in error.message
     assert the_error({"batch": {"command": "x"}}).field == "batch"
     assert places({"type": "batch", "batch": {"starts_at": "tomorrow"}})[0][0] == "batch.starts_at"
     zone = refused({"type": "batch", "batch": {"starts_at": "2026-12-01T09:00:00"}}).errors[0]

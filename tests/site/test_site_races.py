@@ -107,6 +107,7 @@ async def test_an_end_that_meets_a_step_in_flight_ends_all_the_same(
 async def test_a_start_that_nobody_drives_is_ended(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    site.configuration.service = False  # which would start it
     session = submit(site, "first")
     driven = submit(site, "second")
     site.driven.add(driven.id)

@@ -65,7 +65,6 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     config = Config()
     config.BackendAI.database_url = f"sqlite:///{tmp_path / 'backendai.sqlite'}"
     config.BackendAI.log_directory = str(tmp_path / "logs")
-    config.BackendAI.service = True
     room = {"cpu": 9, "mem": "9g"}
     nobody = f"unix://{tmp_path}/none.sock"
     config.BackendAI.agents = [{"name": "here", "base_url": nobody, "capacity": room}]

@@ -160,6 +160,7 @@ async def test_cores_are_chosen_when_the_container_before_is_there(config: Confi
 async def test_a_session_whose_server_the_hub_lost_ends(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config.BackendAI.service = False  # which looks at it otherwise
     user = user_of(config, Slow)
     site = user._new_spawner("").site
     row = user.orm_user.orm_spawners[""]
