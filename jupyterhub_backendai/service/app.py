@@ -25,7 +25,7 @@ from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .feed import Feed
 from .hub import HubClient
-from .pages import Callback, Home
+from .pages import Callback, EndPage, Home
 from .parts import Parts
 from .table import CALLS, calls_at
 from .workers.batch import BatchWorker
@@ -71,6 +71,7 @@ class Service:
             routes.append((_pattern(prefix, path), handler, arguments))
         nothing = {"service": self, "calls": {}}
         routes.append((re.escape(prefix) + "?", Home, nothing))
+        routes.append((_pattern(prefix, "sessions/{id}/end"), EndPage, nothing))
         callback = url_path_join(prefix, "oauth_callback")
         routes.append((callback, Callback, {"service": self}))
         return Application(

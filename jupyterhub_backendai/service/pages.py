@@ -1,22 +1,29 @@
-"""The pages that a browser sees: for now the one that says whether the service works."""
+"""The pages that a browser sees: whether the service works, and the end of a session."""
 
 from __future__ import annotations
 
 from html import escape
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler
 from tornado.web import HTTPError
 
-from .base import Handler, Refused
+from ..model.status import IN_LINE
+from .auth import DELETE
+from .base import Handler
+from .calls.sessions import find
+from .ending import end
 from .parts import NotReady
 
 if TYPE_CHECKING:
     from .app import Service
 
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
-<body><h1>{title}</h1><p>{text}</p></body></html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><link rel="stylesheet" href="{hub}static/css/style.min.css"></head>
+<body><main class="container py-4"><h1>{title}</h1>{html}</main></body></html>
 """
 
 
@@ -27,16 +34,47 @@ class Callback(HubOAuthCallbackHandler):
         self.hub_auth = service.hub_auth
 
 
-class Home(Handler):
-    """The service's front page; signs in a browser that is not."""
+class Page(Handler):
+    """What all pages share: a browser that is not signed in is sent to the Hub, and errors are
+    pages too."""
 
-    async def prepare(self) -> None:
-        if self.request.method != "GET":
+    async def _admit(self) -> None:
+        if self.request.method not in ("GET", "POST"):
             raise HTTPError(405)
-        if await self.hub_auth.get_user(self, sync=False) is None:
+        signed_in = await self.hub_auth.get_user(self, sync=False) is not None
+        if not signed_in and self.request.method == "GET":
             self.redirect(self.get_login_url())
             return
         self._caller = await self.identify()
+
+    @property
+    def hub(self) -> str:
+        """Where the Hub's own pages are, as a browser reaches them."""
+        return f"{self.hub_auth.hub_host}{self.hub_auth.hub_prefix}"
+
+    def show(self, title: str, html: str) -> None:
+        """Writes a page; `title` is text, `html` the markup below it."""
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        hub = f"'self' {self.hub_auth.hub_host}"
+        self.set_header(
+            "Content-Security-Policy",
+            f"default-src 'none'; style-src {hub}; img-src {hub} data:; font-src {hub}; "
+            f"form-action {hub}; base-uri 'none'; frame-ancestors 'none'",
+        )
+        self.finish(PAGE.format(title=escape(title), hub=escape(self.hub), html=html))
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        status, errors = self._explained(error, status_code)
+        # The Hub counts a 5xx of the front page, while it starts, as a service that is not there.
+        self.set_status(200 if isinstance(error, NotReady) else status)
+        title = "Not signed in" if status in (401, 403) else "This does not work"
+        told = "<br>".join(escape(e["message"]).replace("\n", "<br>") for e in errors)
+        self.show(title, f"<p>{told}</p>")
+
+
+class Home(Page):
+    """The service's front page."""
 
     async def get(self) -> None:
         problem = self.service.parts.problem
@@ -44,17 +82,35 @@ class Home(Handler):
             raise problem
         _ = self.xsrf_token  # sets the cookie that calls by cookie need
         prefix = escape(self.hub_auth.base_url)
-        self.show("Sessions", f"The service works. Its API: <code>{prefix}api/openapi.json</code>")
+        self.show(
+            "Sessions", f"<p>The service works. Its API: <code>{prefix}api/openapi.json</code></p>"
+        )
 
-    def show(self, title: str, text: str) -> None:
-        """Writes a page; `text` is HTML."""
-        self.set_header("Content-Type", "text/html; charset=utf-8")
-        self.finish(PAGE.format(title=escape(title), text=text))
 
-    def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None, None))[1]
-        status, errors = self._explained(error, status_code)
-        # The Hub counts a 5xx of this very page, while it starts, as a service that is not there.
-        self.set_status(200 if isinstance(error, NotReady) else status)
-        title = "Not signed in" if isinstance(error, Refused) else "Sessions do not work"
-        self.show(title, "<br>".join(escape(e["message"]).replace("\n", "<br>") for e in errors))
+class EndPage(Page):
+    """Asks whether a session is to be cancelled or ended, and does it. It needs no script, and
+    nobody but who reads it can press its button."""
+
+    async def get(self, id: str) -> None:
+        session = await find(self.site, self.caller, id, DELETE)
+        if session.status.is_final:
+            self.redirect(f"{self.hub}home")
+            return
+        waits = session.status in IN_LINE
+        word, loss = (
+            ("Cancel", "It loses its place in line. Nothing of it has started yet.")
+            if waits
+            else ("End", "What it runs is stopped. Its folders stay, the rest of its files goes.")
+        )
+        action = f"?_xsrf={quote(self.xsrf_token.decode())}"
+        self.show(
+            f"{word} {session.name}?",
+            f'<p>{loss}</p><form method="post" action="{action}">'
+            f'<button class="btn btn-danger me-2" type="submit">{word} session</button>'
+            f'<a class="btn btn-secondary" href="{escape(self.hub)}home">Keep it</a></form>',
+        )
+
+    async def post(self, id: str) -> None:
+        session = await find(self.site, self.caller, id, DELETE)
+        await end(self.site, self.service.hub, session, self.caller.name, None, force=False)
+        self.redirect(f"{self.hub}home")

@@ -303,6 +303,7 @@ class DockerSessionSpawner(ContainerSpawner):
         mine = next((c for c in rows if c.session_id == session.id), None)
         if mine is not None and mine.running:
             self.object_id = mine.id
+            self.show_name(session)
             return None
         # The listing may be a second old: look at the very container before it is over.
         return await self._exit_of(session, mine.id if mine else self.object_id)

@@ -41,7 +41,8 @@ class InLine(OptionDoors):
     log: Any
     _log_name: Any
     _story: Story
-    waiting_message = ""  # for pages: how its session waits that this start has let go of
+    # For pages: how its session waits that this start has let go of, and which that is.
+    waiting_message = waiting_session = ""
 
     async def queued(self, options: dict[str, Any]) -> Session | None:
         site, asked_by_queue = self.site, self._asked_by_queue()
@@ -131,7 +132,7 @@ class InLine(OptionDoors):
         error = SessionSpawnError.queued(queued_sentence(session.position))
         self.log.info("%s: session %s goes on waiting by itself", self._log_name, session.id)
         await site.db(site.store.release, session.id, site.run_id)
-        self.waiting_message = error.message
+        self.waiting_message, self.waiting_session = error.message, session.id
         site.queue.follow(session, partial(self._waits_at, error), partial(self._over, error))
         self._story.tell("queued", "In line", error.message, session.position, handed_over=True)
         return HandedOver(error)
@@ -141,7 +142,7 @@ class InLine(OptionDoors):
         error.say(self.waiting_message)
 
     def _over(self, error: SessionSpawnError, why: str) -> None:
-        self.waiting_message = ""
+        self.waiting_message = self.waiting_session = ""
         error.say(why)
 
     async def _end_leftover(self) -> None:

@@ -89,7 +89,7 @@ class SessionSpawner(InLine, Spawner):
         site = self.site
         self._starting = True
         self._attempt = attempt = Attempt()
-        self.waiting_message = ""
+        self.waiting_message = self.waiting_session = ""
         session: Session | None = None
         self._begin_story()
         try:
@@ -308,6 +308,13 @@ class SessionSpawner(InLine, Spawner):
             row = await self._find_session()
         self._session = None if row is None or row.status.is_final else row
         return self._session
+
+    def show_name(self, session: Session) -> None:
+        """Has the Hub show a session by its name, which may have been changed since it began. The
+        Hub's own server has no name of its own there."""
+        if self.name and self.orm_spawner.display_name != session.name:
+            self.orm_spawner.display_name = session.name
+            self.db.commit()
 
     async def move_quietly(self, session_id: str, to: Status, phase: Phase, **more: Any) -> None:
         """A status change that may have been made already."""

@@ -213,9 +213,11 @@ class Hub:
         rows = self.rows("select * from sessions order by submitted_at, id")
         return [row for row in rows if owner is None or row["owner"] == owner]
 
-    def held(self) -> list[dict[str, Any]]:
+    def held(self, owner: str | None = None) -> list[dict[str, Any]]:
         """Allocations that are held now."""
-        return [row for row in self.rows("select * from allocations") if not row.get("freed_at")]
+        query = "select a.*, s.owner from allocations a join sessions s on s.id = a.session_id"
+        rows = [row for row in self.rows(query) if not row["freed_at"]]
+        return [row for row in rows if owner is None or row["owner"] == owner]
 
     # ---- engine ----
 

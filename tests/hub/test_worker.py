@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,8 @@ from .visitor import sign_in
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 SETTINGS = {
     "BackendAI": {
-        # Room for four.
-        "agents": [{"name": "node-1", "capacity": {"cpu": 2, "mem": "8g"}}],
+        # Room for four, and for the one that starts in a minute.
+        "agents": [{"name": "node-1", "capacity": {"cpu": 2.1, "mem": "8g"}}],
         "presets": [{"name": "half", "cpu": 0.5, "mem": "256m"}],
         "default_policy": {"max_pending": 200},
         "queue_patience": 3,
@@ -34,6 +36,8 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     folder = tmp_path_factory.mktemp("hub")
     with running(folder, settings=SETTINGS) as started:
         until_open(started)
+        token, least = token_of(started, "una"), {"cpu": 0.1, "mem": "256m"}
+        batch(started, token, "in-a-minute", "true", starts_at="1min", resources=least)
         yield started
 
 
@@ -82,8 +86,8 @@ def kill_service(hub: Hub) -> None:
     os.kill(int(service), signal.SIGKILL)
 
 
-def over(hub: Hub, count: int) -> list[dict[str, Any]] | None:
-    rows = hub.sessions()
+def over(hub: Hub, owner: str, count: int) -> list[dict[str, Any]] | None:
+    rows = hub.sessions(owner)
     assert len(rows) == count
     return rows if all(row["status"] in FINAL for row in rows) else None
 
@@ -98,7 +102,7 @@ def test_batch_sessions_end_as_their_commands_do(hub: Hub) -> None:
     batch(hub, token, "later", "true", starts_at="4s")
     batch(hub, token, "after-fine", "true", depends_on=[fine])
     batch(hub, token, "after-bad", "true", depends_on=[bad])
-    rows = {row["name"]: row for row in wait_for("all to end", lambda: over(hub, 8), 120)}
+    rows = {row["name"]: row for row in wait_for("all to end", lambda: over(hub, "ana", 8), 120)}
     ended = {
         name: (row["status"], row["result"], row["exit_code"], row["reason_code"])
         for name, row in rows.items()
@@ -119,14 +123,13 @@ def test_batch_sessions_end_as_their_commands_do(hub: Hub) -> None:
     assert rows["after-fine"]["placed_at"] >= rows["fine"]["ended_at"]
     log = call(hub, "GET", f"api/sessions/{fine}/logs?kind=command", token)
     assert "done" in log.text
-    assert not hub.held()
+    assert not hub.held("ana")
     wait_for("the Hub to know it", lambda: not hub.call("GET", "users/ana").json()["servers"])
 
 
 def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
     token = token_of(hub, "bob")
     work = {"command": "sleep 1"}
-    before = len(hub.sessions())
     launch(hub, token, "turn", type="batch", batch=work, count=12)
 
     def of_bob(*wanted: str) -> int:
@@ -140,7 +143,7 @@ def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
     wait_for("some to end", lambda: of_bob("TERMINATED") >= 5, 90)
     hub.stop()
     hub.start()
-    wait_for("all to end", lambda: over(hub, before + 12), 120)
+    wait_for("all to end", lambda: over(hub, "bob", 12), 120)
     rows = hub.sessions("bob")
     assert [row["name"] for row in rows] == [f"turn-{number}" for number in range(1, 13)]
     assert {(row["result"], row["exit_code"]) for row in rows} == {("success", 0)}
@@ -148,8 +151,9 @@ def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
     first = list(dict.fromkeys(row["session_id"] for row in placed))
     ours = [session for session in first if session in {row["id"] for row in rows}]
     assert ours == [row["id"] for row in rows]
-    assert not hub.held()
-    assert not hub.containers()
+    assert not hub.held("bob")
+    left = {container.labels["backendai.session"] for container in hub.containers()}
+    assert not left & {row["id"] for row in rows}
 
 
 def test_a_hundred_launches_in_a_second(hub: Hub) -> None:
@@ -167,14 +171,14 @@ def test_a_hundred_launches_in_a_second(hub: Hub) -> None:
     with ThreadPoolExecutor(20) as pool:
         ends = list(pool.map(lambda s: call(hub, "DELETE", f"api/sessions/{s}", token), sessions))
     assert {reply.status_code for reply in ends} <= {200, 202}
-    wait_for("all to end", lambda: over(hub, len(hub.sessions())))
-    assert not hub.held()
+    wait_for("all to end", lambda: over(hub, "eve", 100))
+    assert not hub.held("eve")
 
 
 def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
     token = token_of(hub, "flo")
     full = launch(hub, token, "full", count=4)
-    wait_for("no room", lambda: len(hub.held()) == 4)
+    wait_for("no room", lambda: len(hub.held("flo")) == 4)
     visitor = sign_in(hub.url, "flo")
     assert hub.launch("flo", {"name": "mine"}).status_code == 202
 
@@ -188,10 +192,37 @@ def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
     assert "It is in line, #1. It starts by itself" in page.text
     assert "did not start" not in page.text
 
+    # Another that waits is cancelled from its page, by a link and a button.
+    assert hub.launch("flo", {"name": "other"}, "other").status_code == 202
+    wait_for("that page to let go", lambda: not hub.server("flo", "other"))
+    page = visitor.get(f"{hub.url}/hub/spawn-pending/flo/other", timeout=30)
+    (link,) = re.findall(r'href="([^"]+)">Cancel session<', page.text)
+    asked = visitor.get(f"{hub.url}{link}", timeout=30)
+    assert "Cancel other?" in asked.text
+    (action,) = re.findall(r'<form method="post" action="([^"]+)">', asked.text)
+    assert visitor.post(asked.url, timeout=30).status_code == 403  # from somebody else's page
+    done = visitor.post(f"{asked.url}{action}", timeout=30)
+    assert done.url == f"{hub.url}/hub/home"
+    (cancelled,) = (one for one in hub.sessions("flo") if one["name"] == "other")
+    assert (cancelled["status"], cancelled["reason"]) == ("CANCELLED", "You ended it.")
+    stranger = sign_in(hub.url, "bob")
+    assert stranger.get(f"{hub.url}{link}", timeout=30).status_code == 404
+
     assert call(hub, "DELETE", f"api/sessions/{full[0]}", token).status_code in {200, 202}
     wait_for("it to run", lambda: row()["status"] == "RUNNING")
     hub.until_ready("flo")
     assert len([one for one in hub.sessions("flo") if one["name"] == "mine"]) == 1
     for session in [*full[1:], row()["id"]]:
         call(hub, "DELETE", f"api/sessions/{session}", token)
-    wait_for("all to end", lambda: over(hub, len(hub.sessions())))
+    wait_for("all to end", lambda: over(hub, "flo", 6))
+
+
+def test_a_start_time_is_not_undercut_by_restarts(hub: Hub) -> None:
+    (row,) = wait_for("it to end", lambda: over(hub, "una", 1), 120)
+    assert (row["result"], row["exit_code"]) == ("success", 0)
+    asked, start, placed, began = (
+        datetime.fromisoformat(row[name])
+        for name in ("submitted_at", "not_before", "placed_at", "batch_started_at")
+    )
+    assert 59 <= (start - asked).total_seconds() <= 61
+    assert start <= placed <= began

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from ...model.status import FINAL, LIVE, Status
+from ...site.runtime import Site
 from ...store import Changed, Filter, HistoryFilter, NotFound, Session
 from ...store.history import HistoryOrder
 from ...store.queries import Order
@@ -84,17 +85,7 @@ class SessionHandler(Handler):
 
     async def session(self, id: str) -> Session:
         """The session that the address names, if the caller may do this with it: else 404."""
-        try:
-            session = await self.site.db(self.site.store.get, id)
-        except NotFound:
-            raise not_found() from None
-        if not self.caller.may(READ, session.owner):
-            raise not_found()
-        if not self.caller.may(self.call.scope, session.owner):
-            raise Refused(
-                403, "missing_scope", f"Your token does not have the scope {self.call.scope}."
-            )
-        return session
+        return await find(self.site, self.caller, id, self.call.scope)
 
     def wanted_version(self, session: Session) -> int | None:
         """The version that `If-Match` asks for. Raises `Changed` for one that never was."""
@@ -140,6 +131,20 @@ class HistoryHandler(SessionHandler):
                 offset=query.offset,
             )
         )
+
+
+async def find(site: Site, caller: Caller, id: str, scope: str) -> Session:
+    """The session of this id, for who may do with it what needs `scope`. Raises `Refused`: 404
+    for one that the caller may not even see."""
+    try:
+        session = await site.db(site.store.get, id)
+    except NotFound:
+        raise not_found() from None
+    if not caller.may(READ, session.owner):
+        raise not_found()
+    if not caller.may(scope, session.owner):
+        raise Refused(403, "missing_scope", f"Your token does not have the scope {scope}.")
+    return session
 
 
 def _etag(session: Session) -> str:
