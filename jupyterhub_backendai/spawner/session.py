@@ -89,7 +89,6 @@ class SessionSpawner(InLine, Spawner):
         site = self.site
         self._starting = True
         self._attempt = attempt = Attempt()
-        self.waiting_message = self.waiting_session = ""
         session: Session | None = None
         self._begin_story()
         try:
