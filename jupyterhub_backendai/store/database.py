@@ -19,7 +19,6 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import Session
 
 from ..model.errors import ConfigurationError
 from .errors import Unavailable
@@ -73,28 +72,27 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self) -> Iterator[Connection]:
         """A transaction that sees one moment and changes nothing. Raises `Unavailable`."""
-        with _unavailable(), Session(self._reader) as session, session.begin():
-            yield session
+        with _unavailable(), self._reader.begin() as connection:
+            yield connection
 
     @contextmanager
-    def write(self, *, alone: bool = False) -> Iterator[Session]:
+    def write(self, *, alone: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or undone by any exception.
 
         `alone`: at most one such transaction at a time, in all processes. Raises `Unavailable`.
         """
         turn = self._turns() if alone or self.is_sqlite else nullcontext()
-        with turn, _unavailable(), Session(self._writer) as session, session.begin():
-            session.connection()  # takes its turn now, not at the first statement
+        with turn, _unavailable(), self._writer.begin() as connection:
             if alone and not self.is_sqlite:
-                session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE})
-            yield session
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE})
+            yield connection
 
-    def one_by_one(self, session: Session, key: str) -> None:
+    def one_by_one(self, connection: Connection, key: str) -> None:
         """Until the end of this write, others that say the same key wait."""
         if not self.is_sqlite:
-            session.execute(
+            connection.execute(
                 text("SELECT pg_advisory_xact_lock(:space, hashtext(:key))"),
                 {"space": _ONE_BY_ONE, "key": key},
             )

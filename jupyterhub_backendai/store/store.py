@@ -30,7 +30,6 @@ from .records import (
 )
 from .service_calls import ServiceCalls
 from .sessions import Submission
-from .tables import UNNUMBERED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -204,11 +203,8 @@ class Store(ServiceCalls):
     ) -> None:
         """Notes in the history what did not change the status. Raises `NotFound`."""
         with self._write() as db:
-            row = sessions.locked(db, session_id)
-            row.seq = UNNUMBERED
-            outcome = Outcome(
-                phase, result, Status(row.status), None, error_code, message, sub_steps
-            )
+            status = sessions.touch(db, session_id).status
+            outcome = Outcome(phase, result, status, None, error_code, message, sub_steps)
             history.record(db, session_id, outcome, now)
 
     def rename(self, session_id: str, name: str, version: int | None = None) -> Session:
