@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, insert, sele
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
 from ..model.secrets import redacted
-from ..model.status import IllegalTransition, Phase, Result, Status, check_transition
+from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, check_transition
 from . import history, launches
 from .errors import Changed, NotFound
 from .history import Outcome, storable
@@ -262,6 +262,13 @@ def move(
     return session
 
 
+def advance(db: Connection, session_id: str, to: Status, now: datetime) -> Session:
+    """A move with which the phase of the status before ends in success."""
+    phase = PHASES.get(locked(db, session_id).status, Phase.START)
+    outcome = Outcome(phase, Result.SUCCESS, to_status=to, message=f"{phase.value} success")
+    return move(db, session_id, outcome, now=now)
+
+
 def rename(db: Connection, session_id: str, name: str, version: int | None) -> Session:
     """Changes the name that the owner reads. Raises `NotFound`, `Changed`, `RequestError`."""
     session = locked(db, session_id, version)
@@ -323,14 +330,12 @@ def mark_batch_ended(
     return _change(db, session, result=result, **known)
 
 
-def claim(db: Connection, session_id: str, driver: str, held_by: str | None) -> bool:
+def claim(db: Connection, session_id: str, driver: str, held_by: str | None) -> Session | None:
     """Makes `driver` the one that works on a session, if that is `held_by` or `driver` now."""
     session = locked(db, session_id)
     if session.status.is_final or session.driver not in (held_by, driver):
-        return False
-    if session.driver != driver:
-        _change(db, session, driver=driver)
-    return True
+        return None
+    return session if session.driver == driver else _change(db, session, driver=driver)
 
 
 def release(db: Connection, session_id: str, driver: str) -> None:
