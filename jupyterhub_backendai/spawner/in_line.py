@@ -76,9 +76,10 @@ class InLine(OptionDoors):
         """Makes a session of the queue that of this start."""
         store = self.site.store
         held_by = waiting.driver
-        if not await self.site.db(store.claim, waiting.id, self.site.run_id, held_by=held_by):
+        taken = await self.site.db(store.claim, waiting.id, self.site.run_id, held_by=held_by)
+        if taken is None:
             raise LaunchError("cancelled", GONE)
-        return await self.site.db(store.get, waiting.id)
+        return taken
 
     async def _submit(self, request: SessionRequest) -> Session:
         site, groups = self.site, sorted(g.name for g in self.user.orm_user.groups)

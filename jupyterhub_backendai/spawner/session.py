@@ -14,8 +14,9 @@ from .._within import within
 from ..engine.base import EngineError, ImageMissing
 from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
-from ..model.status import IN_LINE, PHASES, IllegalTransition, Phase, Status
+from ..model.status import IN_LINE, IllegalTransition, Phase, Status
 from ..site import ending
+from ..site.clock import utcnow
 from ..site.options import summary
 from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
@@ -148,8 +149,7 @@ class SessionSpawner(InLine, Spawner):
 
     async def _done(self, session_id: str, to: Status) -> Session:
         """On to the next status: what was done in the one before went well."""
-        before = (await self.site.db(self.site.store.get, session_id)).status
-        return await self.site.move(session_id, to, PHASES.get(before, Phase.START))
+        return await self.site.db(self.site.store.advance, session_id, to, now=utcnow())
 
     async def _within(self, timeout: float, work: Coroutine[Any, Any, T]) -> T:
         try:
