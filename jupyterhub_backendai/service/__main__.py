@@ -35,6 +35,9 @@ async def main() -> None:
     await service.stop()
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(server.close_all_connections(), 5)
+    # Not the usual way, which waits for every thread: one may read a log for as long as a command
+    # writes it. What a thread was at is done again, as after a kill.
+    os._exit(0)
 
 
 async def _until_orphaned(parent: int, stop: asyncio.Event) -> None:

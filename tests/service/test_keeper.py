@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from jupyterhub_backendai.service import keeper
 
-from ..hub.harness import wait_for
+from ..hub.harness import free_port, wait_for
 
 # A service that says that it is there, by its pid in a file.
 SERVICE = """
@@ -106,3 +107,32 @@ def test_it_ends_where_the_hub_was_killed(tmp_path: Path) -> None:
         service = kept.until(1)
         process.kill()
     wait_for("the service to be gone", lambda: gone(service), 20)
+
+
+def test_the_service_ends_whatever_a_thread_of_it_is_at(tmp_path: Path) -> None:
+    busy = (
+        "import runpy, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "runpy.run_module('jupyterhub_backendai.service', run_name='__main__')"
+    )
+    port = free_port()
+    environment = {
+        **os.environ,
+        "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}",
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/backendai/",
+        "JUPYTERHUB_API_TOKEN": "token",
+        "JUPYTERHUB_CLIENT_ID": "service-backendai",
+    }
+
+    def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    command = [sys.executable, "-c", busy]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
+        try:
+            wait_for("the service", listens)
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
