@@ -23,13 +23,15 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 @dataclass(frozen=True, slots=True)
 class LogPart:
     """Which part of a log: its last `tail` lines, or what came `since`, or both; of that, `limit`
-    bytes from `offset` on. With `follow` it goes on for as long as the container runs."""
+    bytes from `offset` on. With `follow` it goes on for as long as the container runs.
+    `output_only` is without standard error: in a batch session what its command wrote."""
 
     tail: int | None = None
     since: datetime | None = None
     offset: int = 0
     limit: int | None = None
     follow: bool = False
+    output_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
