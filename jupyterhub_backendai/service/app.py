@@ -23,6 +23,7 @@ from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
+from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
 from .pages import Callback, EndPage, Home
@@ -57,6 +58,7 @@ class Service:
         self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE)
         self.hub = HubClient(self.hub_auth.api_url, self.hub_auth.api_token)
         self.parts = Parts(config)
+        self.estimates = Estimates()
         self.feed = Feed()
         self.streams: Counter[str] = Counter()  # of events that are open, by who reads them
         self.runner = Runner()
@@ -106,6 +108,7 @@ class Service:
             await asyncio.gather(self._opening, return_exceptions=True)
         self.feed.end()
         await self.runner.stop()
+        self.estimates.close()
         await self.hub.close()
         await self.parts.close()
 

@@ -13,8 +13,8 @@ from tornado.iostream import StreamClosedError
 
 from ..base import Handler, Refused
 from ..feed import BATCH, LIFETIME, Stream, event_of
+from ..owners import whose
 from ..queries import StreamQuery
-from .sessions import whose
 
 MOST_STREAMS = 5000  # of everybody
 MOST_OWN = 30  # of one user; more tabs than anybody reads
@@ -26,7 +26,8 @@ class EventsHandler(Handler):
     _stream: Stream | None = None
 
     async def get(self) -> None:
-        owner = whose(self.read_query(StreamQuery).owner, self.caller)
+        query = self.read_query(StreamQuery)
+        owner = await whose(self.service, self.caller, query.owner)
         self._stream = stream = Stream(owner)
         self._count()
         loop = asyncio.get_running_loop()
