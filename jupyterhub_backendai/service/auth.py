@@ -46,7 +46,7 @@ class Caller:
         """Whether this scope is held for the servers of any group."""
         return any(held.startswith(f"{scope}!group=") for held in self.scopes)
 
-    def may_for_anybody(self, scope: str) -> bool:
+    def may_for_somebody(self, scope: str) -> bool:
         """Whether this scope is held for somebody's servers, whosever they are."""
         users = any(held.startswith(f"{scope}!user=") for held in self.scopes)
         return scope in self.scopes or users or self.may_for_groups(scope)

@@ -113,7 +113,7 @@ class Handler(HubOAuthenticated, RequestHandler):
     def _check_scope(self, caller: Caller) -> None:
         scope = self.call.scope
         own = self.call.who is Who.OWN
-        if not (caller.may(scope, caller.name) if own else caller.may_for_anybody(scope)):
+        if not (caller.may(scope, caller.name) if own else caller.may_for_somebody(scope)):
             raise Refused(
                 403, "missing_scope",
                 f"Your token does not have the scope {scope}. Make one that has it.",

@@ -54,7 +54,10 @@ class Ahead:
     def start_of(self, session_id: str) -> datetime | None:
         """When a session that waits may start; None: unknown, or it does not wait."""
         start = estimate(self.outlook, session_id)
-        return None if start is None else datetime.fromtimestamp(start, timezone.utc)
+        try:
+            return None if start is None else datetime.fromtimestamp(start, timezone.utc)
+        except (OverflowError, ValueError):  # after the end of the calendar
+            return None
 
     def forecast(self, request: SessionRequest, candidate: Pending, limits: Limits) -> Forecast:
         """What would happen to `candidate`, which is this request of an owner with these limits."""

@@ -138,3 +138,14 @@ def test_a_running_batch_session_s_limit_counts_from_its_command(store: Store) -
     store.mark_batch_started(session.id, after(20))
     ahead = store.ahead(POLICIES, CATALOG, after(30))
     assert ahead.outlook.ends == {session.id: after(320).timestamp()}
+
+
+def test_an_end_after_the_calendar_s_is_unknown(store: Store) -> None:
+    session = submit(store, "train", request=batch(timeout=300))
+    run_pass(store)
+    start(store, session.id, 1)
+    store.mark_batch_started(session.id, datetime.max.replace(tzinfo=timezone.utc))
+    waits = submit(store, "waits", request=batch(timeout=300, cpu=4))
+    run_pass(store)
+    assert store.get(waits.id).status is Status.PENDING
+    assert store.ahead(POLICIES, CATALOG, after(60)).start_of(waits.id) is None
