@@ -6,7 +6,7 @@ interrupted is done again by whoever comes next, up to the removal of what is th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..engine.base import EngineError
@@ -22,7 +22,7 @@ from ..model.status import (
     Status,
 )
 from ..store import NotFound, Session, SessionResult
-from .batch import explained, keep
+from .batch import explained, keep, noted, own_reason
 from .clock import utcnow
 
 if TYPE_CHECKING:
@@ -86,6 +86,8 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
         first = Why(code, session.reason or why.sentence, why.exit_code, why.result)
         await _terminate(site, session, first)
     elif not session.status.is_final:
+        code, sentence = await own_reason(site, session, why.code, why.sentence)
+        why = replace(why, code=code, sentence=sentence)
         session = await _move(site, session, Status.TERMINATING, Phase.TERMINATE, why)
         await _terminate(site, session, why)
 
@@ -96,9 +98,10 @@ async def _terminate(site: Site, session: Session, why: Why) -> None:
     except EngineError as error:
         site.log.warning("Session %s cannot be removed yet: %s", session.id, error)
         return
-    code, sentence = explained(why.code, why.sentence, outcome)
+    code, sentence = explained(why.code, why.sentence, outcome or noted(session))
     if outcome is not None:
-        why = Why(code, sentence, outcome.exit_code)  # its result is noted already
+        why = replace(why, exit_code=outcome.exit_code, result=None)  # that is noted already
+    why = replace(why, code=code, sentence=sentence)
     final = Status.ERROR if code in FAILED else Status.TERMINATED
     await _move(site, session, final, Phase.TERMINATE, why)
 
