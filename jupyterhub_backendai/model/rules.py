@@ -128,6 +128,16 @@ def check_text(value: str) -> str:
     return value
 
 
+def check_title(value: str) -> str:
+    """`value` if it is a line of text that a person can read: something, and nothing that is not
+    seen or turns round what stands beside it."""
+    if not value.strip():
+        raise Problem("blank", "Write at least one character that can be seen.")
+    if not check_text(value).isprintable():
+        raise Problem("bad_character", "It contains a character that cannot be seen; remove it.")
+    return value
+
+
 def check_session_name(name: str) -> str:
     """4–64 letters, digits, `-`, `_` or `.`, beginning and ending with a letter, digit or `_`."""
     if SESSION_NAME.matches(name):

@@ -22,6 +22,7 @@ from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
+from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
 from .pages import Callback, EndPage, Home
@@ -56,6 +57,7 @@ class Service:
         self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE)
         self.hub = HubClient(self.hub_auth.api_url, self.hub_auth.api_token)
         self.parts = Parts(config)
+        self.estimates = Estimates()
         self.feed = Feed()
         self.streams, self.logs = stream_places(), log_places()
         self.runner = Runner()
@@ -105,6 +107,7 @@ class Service:
             await asyncio.gather(self._opening, return_exceptions=True)
         self.feed.end()
         await self.runner.stop()
+        self.estimates.close()
         await self.hub.close()
         await self.parts.close()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-READ, START, DELETE = "read:servers", "start:servers", "delete:servers"
+READ, START, DELETE = SCOPES = "read:servers", "start:servers", "delete:servers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,20 @@ class Caller:
             scopes=frozenset(model.get("scopes", ())),
         )
 
-    def may(self, scope: str, owner: str) -> bool:
-        """Whether this scope is held for the servers of `owner`."""
-        return scope in self.scopes or f"{scope}!user={owner}" in self.scopes
+    def may(self, scope: str, owner: str, groups: Iterable[str] = ()) -> bool:
+        """Whether this scope is held for the servers of `owner`, who is in these groups."""
+        held = (scope, f"{scope}!user={owner}", *(f"{scope}!group={name}" for name in groups))
+        return not self.scopes.isdisjoint(held)
 
     def may_all(self, scope: str) -> bool:
         """Whether this scope is held for everybody's servers."""
         return scope in self.scopes
 
-    def may_own(self, scope: str) -> bool:
-        """Whether this scope is held for one's own servers."""
-        return self.may(scope, self.name)
+    def may_for_groups(self, scope: str) -> bool:
+        """Whether this scope is held for the servers of any group."""
+        return any(held.startswith(f"{scope}!group=") for held in self.scopes)
+
+    def may_for_somebody(self, scope: str) -> bool:
+        """Whether this scope is held for somebody's servers, whosever they are."""
+        users = any(held.startswith(f"{scope}!user=") for held in self.scopes)
+        return scope in self.scopes or users or self.may_for_groups(scope)

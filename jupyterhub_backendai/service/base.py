@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http
 import json
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -17,13 +18,17 @@ from ..store import Changed, NotFound, Unavailable
 from .auth import Caller
 from .hub import HubRefused, HubUnavailable
 from .parts import NotReady
-from .table import Call, Who
+from .queries import NoQuery
+from .table import JSON, Call, Who
 
 if TYPE_CHECKING:
     from .app import Service
 
 M = TypeVar("M", bound=BaseModel)
 MAX_BODY = 1024 * 1024  # bytes; more is refused before it is read
+# Bytes of a body that did not say how long it is. Whoever sends on cannot read an answer, so what
+# is too large is thrown away up to here, and answered at its end.
+MOST_READ = 16 * MAX_BODY
 NOT_SETTINGS = {"_xsrf", "token"}  # of the query: they are about who asks
 
 
@@ -56,10 +61,12 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     def initialize(self, service: Service, calls: Mapping[str, Call]) -> None:
         self.service = service
-        self.calls = calls
+        self.calls = dict(calls)
+        if "GET" in calls and calls["GET"].media == JSON:  # a stream would have no end
+            self.calls["HEAD"] = calls["GET"]
         self.hub_auth = service.hub_auth
         self._caller: Caller | None = None
-        self._admitted = False
+        self._reads_body = False
         self._chunks: list[bytes] = []
         self._size = 0
 
@@ -83,32 +90,47 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     async def prepare(self) -> None:
         await self._admit()
-        self._admitted = True
+        self._reads_body = True
 
     async def _admit(self) -> None:
         if self.request.method not in self.calls:
             raise HTTPError(405)
-        if int(self.request.headers.get("Content-Length") or 0) > MAX_BODY:
+        self._check_length()
+        if self.call.who is not Who.ANYBODY:
+            self._caller = await self.identify()
+            _ = self.site  # raises while there is none, and tells admins why
+            self._check_scope(self._caller)
+        if self.call.query is None:
+            self.read_query(NoQuery)
+
+    def _check_length(self) -> None:
+        lengths = re.split(r",\s*", self.request.headers.get("Content-Length", "0"))
+        if len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]+", lengths[0]):
+            raise HTTPError(400)
+        if len(lengths[0]) > 18 or int(lengths[0]) > MAX_BODY:
             raise _too_large()
-        if self.call.who is Who.ANYBODY:
-            return
-        self._caller = await self.identify()
-        _ = self.site  # raises while there is none, and tells admins why
-        if not (self.caller.may_all(self.call.scope) or self.caller.may_own(self.call.scope)):
+
+    def _check_scope(self, caller: Caller) -> None:
+        scope = self.call.scope
+        own = self.call.who is Who.OWN
+        if not (caller.may(scope, caller.name) if own else caller.may_for_somebody(scope)):
             raise Refused(
                 403, "missing_scope",
-                f"Your token does not have the scope {self.call.scope}. Make one that has it.",
+                f"Your token does not have the scope {scope}. Make one that has it.",
             )  # fmt: skip
+
+    async def model(self) -> Mapping[str, Any] | None:
+        """Who asks as the Hub tells it; None for nobody. Raises `Refused`."""
+        try:
+            model: Mapping[str, Any] | None = await self.hub_auth.get_user(self, sync=False)
+        except HTTPError as error:
+            self.service.log.error("The Hub does not say who asks: %s", error.log_message)
+            raise _hub_away() from None
+        return model
 
     async def identify(self) -> Caller:
         """The caller by token or cookie. Raises `Refused`."""
-        try:
-            model = await self.hub_auth.get_user(self, sync=False)
-        except HTTPError as error:
-            self.service.log.error("The Hub does not say who asks: %s", error.log_message)
-            raise Refused(
-                503, "hub_unavailable", "The Hub does not answer. Try again in a moment."
-            ) from None
+        model = await self.model()
         if model is None:
             raise self._nobody()
         if not self.hub_auth.check_scopes(self.hub_scopes, model):
@@ -129,8 +151,11 @@ class Handler(HubOAuthenticated, RequestHandler):
         self._size += len(chunk)
         if self._size <= MAX_BODY:
             self._chunks.append(chunk)
-        else:
-            self._chunks.clear()
+        elif self._size > MOST_READ and not self._finished:
+            # One that did not say how long it is, and may have no end: this closes the connection.
+            self._reads_body = False
+            error = _too_large()
+            self.send_error(error.status, exc_info=(Refused, error, None))
 
     def json_body(self) -> Any:
         """The body as JSON. Raises `Refused`."""
@@ -165,6 +190,10 @@ class Handler(HubOAuthenticated, RequestHandler):
             given[name] = values if field and _is_list(field.annotation) else values[-1]
         return _read(model, given)
 
+    async def head(self, *args: str, **kwargs: str) -> None:
+        """What the same `GET` would answer, less its body, which the server leaves out."""
+        await self.get(*args, **kwargs)  # type: ignore[misc]
+
     # ---- answers ------------------------------------------------------------------------------
 
     def set_default_headers(self) -> None:
@@ -194,7 +223,7 @@ class Handler(HubOAuthenticated, RequestHandler):
         error = kwargs.get("exc_info", (None, None, None))[1]
         status, errors = self._explained(error, status_code)
         self.set_status(status)
-        if not self._admitted:
+        if not self._reads_body:
             # The body was not read, so nothing more can come through this connection.
             self.set_header("Connection", "close")
         if status == 405:
@@ -203,6 +232,10 @@ class Handler(HubOAuthenticated, RequestHandler):
             self.set_header("Retry-After", "5")
         if status == 401:
             self.set_header("WWW-Authenticate", "token")
+        self.tell(error, status, errors)
+
+    def tell(self, error: object, status: int, errors: list[dict[str, str]]) -> None:
+        """Writes what went wrong."""
         self.finish(json.dumps({"errors": errors}))
 
     def _explained(self, error: object, status: int) -> tuple[int, list[dict[str, str]]]:
@@ -217,8 +250,7 @@ class Handler(HubOAuthenticated, RequestHandler):
             return 412, Refused(412, "changed", message).errors
         if isinstance(error, HubUnavailable):
             self.service.log.error("%s", error)
-            message = "The Hub does not answer. Try again in a moment."
-            return 503, Refused(503, "hub_unavailable", message).errors
+            return 503, _hub_away().errors
         if isinstance(error, HubRefused):
             return 409, Refused(409, "hub_refused", error.message).errors
         if isinstance(error, NotReady):
@@ -257,6 +289,10 @@ class Nowhere(Handler):
 def _is_list(annotation: Any) -> bool:
     """Whether a setting of a query may be there several times."""
     return any(get_origin(kind) is list for kind in (annotation, *get_args(annotation)))
+
+
+def _hub_away() -> Refused:
+    return Refused(503, "hub_unavailable", "The Hub does not answer. Try again in a moment.")
 
 
 def _too_large() -> Refused:

@@ -27,7 +27,7 @@ async def end(
     who = "You" if asked_by == session.owner else f"{asked_by}"
     for _ in range(MAX_RACES):
         try:
-            return await _end_now(site, hub, session, f"{who} ended it.", force)
+            return await _end_now(site, hub, session, f"{who} ended it.", force, version)
         except IllegalTransition:
             # Somebody else moved it between our look and our step: look again.
             session = await site.db(site.store.get, session.id)
@@ -35,19 +35,22 @@ async def end(
 
 
 async def _end_now(
-    site: Site, hub: HubClient, session: Session, reason: str, force: bool
+    site: Site, hub: HubClient, session: Session, reason: str, force: bool, version: int | None
 ) -> Session:
     if session.status.is_final or (session.status is Status.TERMINATING and not force):
         return session
     if session.status in _IN_LINE:
         # A start that waits in the Hub sees it, and ends with this reason.
-        ended = await _move(site, session, Status.CANCELLED, Phase.CANCEL, reason, USER)
+        ended = await _move(site, session, Status.CANCELLED, Phase.CANCEL, reason, USER, version)
         site.queue.kick()
         return ended
     if force:
         if session.status is not Status.TERMINATING:
-            await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, FORCED)
-        ended = await _move(site, session, Status.TERMINATED, Phase.TERMINATE, reason, FORCED)
+            await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, FORCED, version)
+            version = None  # which was the one before
+        ended = await _move(
+            site, session, Status.TERMINATED, Phase.TERMINATE, reason, FORCED, version
+        )
         site.background(_stop_quietly(site, hub, session))
         site.queue.kick()
         return ended
@@ -82,6 +85,14 @@ async def _stop_quietly(site: Site, hub: HubClient, session: Session) -> None:
 
 
 async def _move(
-    site: Site, session: Session, to: Status, phase: Phase, reason: str, code: str
+    site: Site,
+    session: Session,
+    to: Status,
+    phase: Phase,
+    reason: str,
+    code: str,
+    version: int | None = None,
 ) -> Session:
-    return await site.move(session.id, to, phase, reason_code=code, reason=reason, message=reason)
+    return await site.move(
+        session.id, to, phase, reason_code=code, reason=reason, message=reason, version=version
+    )

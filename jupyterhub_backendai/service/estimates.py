@@ -2,31 +2,82 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from typing import TypeVar
 
 from ..model.resolve import Context, SessionRequest
 from ..site.clock import utcnow
 from ..site.runtime import Site
-from ..store import Session
+from ..store import Ahead, Session
+from .base import Refused
 from .schemas import Outlook
 
-
-async def outlook_of(site: Site, request: SessionRequest, context: Context) -> Outlook:
-    """What would happen to this request if it were launched now."""
-    now = utcnow()
-    found = await site.db(
-        site.store.forecast,
-        request,
-        owner=context.user,
-        owner_groups=context.groups,
-        policies=site.policies,
-        catalog=site.catalog,
-        now=now,
-    )
-    starts_in = None if found.starts_at is None else max(0.0, found.starts_at - now.timestamp())
-    return Outlook(code=found.code, text=found.reason, ahead=found.ahead, starts_in=starts_in)
+T = TypeVar("T")
+SAME = 2.0  # seconds for which one look at the queue is good enough
+MOST = 4  # estimates that one caller may wait for at a time
 
 
-async def start_of(site: Site, session: Session) -> datetime | None:
-    """When a session that waits may start, as far as that can be known."""
-    return await site.db(site.store.estimate, session.id, site.policies, site.catalog, utcnow())
+class Estimates:
+    """One estimate at a time, on a thread of its own: each may compute for a second, and what
+    people do with their sessions waits for none of them."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="backendai-estimates")
+        self._waiting: Counter[str] = Counter()  # by who asks
+        self._last: tuple[float, Ahead] | None = None  # when it was looked at; the thread's own
+
+    async def of_request(
+        self, site: Site, asked_by: str, request: SessionRequest, context: Context
+    ) -> Outlook:
+        """What would happen to this request if it were launched now. Raises `Refused`."""
+
+        def work() -> Outlook:
+            ahead = self._look(site)
+            candidate = site.store.candidate(request, context.user, ahead.made_at)
+            found = ahead.forecast(request, candidate, context.policy.limits)
+            starts_in = None
+            if found.starts_at is not None:
+                starts_in = max(0.0, found.starts_at - ahead.made_at.timestamp())
+            return Outlook(
+                code=found.code, text=found.reason, ahead=found.ahead, starts_in=starts_in
+            )
+
+        return await self._in_turn(asked_by, work)
+
+    async def of_session(self, site: Site, asked_by: str, session: Session) -> datetime | None:
+        """When a session that waits may start, as far as that can be known. Raises `Refused`."""
+        return await self._in_turn(
+            asked_by, lambda: self._look(site, session.id).start_of(session.id)
+        )
+
+    def close(self) -> None:
+        """Ends the thread; what waits for it is cancelled."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _in_turn(self, asked_by: str, work: Callable[[], T]) -> T:
+        if self._waiting[asked_by] >= MOST:
+            message = "You wait for other estimates already. Ask again when they are there."
+            raise Refused(429, "too_many_estimates", message)
+        self._waiting[asked_by] += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._waiting[asked_by] -= 1
+            if not self._waiting[asked_by]:
+                del self._waiting[asked_by]
+
+    def _look(self, site: Site, session_id: str = "") -> Ahead:
+        """The queue as it was a moment ago, but not before this session was in it."""
+        if self._last is not None:
+            at, ahead = self._last
+            if time.monotonic() - at < SAME and (not session_id or ahead.waits(session_id)):
+                return ahead
+        at = time.monotonic()
+        ahead = site.store.ahead(site.policies, site.catalog, utcnow())
+        self._last = at, ahead
+        return ahead

@@ -13,11 +13,14 @@ from urllib.parse import quote
 
 import aiohttp
 
+from ..model.errors import Problem, shown
+from ..model.rules import check_text
 from ..site.handing_over import SESSION_HEADER
 
 TIMEOUT = 30  # seconds of one request; the Hub answers a start or a stop after ten
 PAGES = "application/jupyterhub-pagination+json"  # lists that say whether there is more
 TRIES = 4
+MOST_NAME = 255  # characters of a user's or a server's name, as the Hub's database has them
 BACK_OFF = 0.5  # seconds before the second try, twice as many before each further one
 NOT_NOW = frozenset({429, 502, 503, 504})
 
@@ -91,14 +94,14 @@ class HubClient:
 
     async def user(self, name: str) -> HubUser:
         """The user of this name. Raises `NoSuchUser`, `HubRefused`, `HubUnavailable`."""
-        model = await self._get(f"users/{_part(name)}", name)
+        model = await self._get(_user_path(name), name)
         return HubUser(
             str(model["name"]), bool(model.get("admin", False)), frozenset(model.get("groups", ()))
         )
 
     async def servers(self, name: str) -> dict[str, HubServer]:
         """The active servers of a user, by name. Raises as `user` does."""
-        model = await self._get(f"users/{_part(name)}", name)
+        model = await self._get(_user_path(name), name)
         return {key: _server(key, value) for key, value in model.get("servers", {}).items()}
 
     async def active_servers(self) -> dict[tuple[str, str], bool]:
@@ -162,7 +165,7 @@ class HubClient:
         """Says that these servers of a user were in use at that time. Raises as `user` does."""
         when = at.isoformat()
         body = {"servers": {name: {"last_activity": when} for name in servers}}
-        status, answer = await self._request("POST", f"users/{_part(user)}/activity", body)
+        status, answer = await self._request("POST", f"{_user_path(user)}/activity", body)
         if status != 200:
             raise _refused(status, answer, user)
 
@@ -230,8 +233,12 @@ def _message(answer: Any) -> str:
 def _refused(status: int, answer: Any, user: str) -> HubRefused:
     message = _message(answer) or "It gave no reason."
     if status == 404:
-        return NoSuchUser(status, f"There is no user {user}.")
+        return _no_user(user)
     return HubRefused(status, message)
+
+
+def _no_user(name: str) -> NoSuchUser:
+    return NoSuchUser(404, f"There is no user {shown(name)}.")
 
 
 def _server(name: str, model: Mapping[str, Any]) -> HubServer:
@@ -244,9 +251,24 @@ def _server(name: str, model: Mapping[str, Any]) -> HubServer:
 
 
 def _server_path(user: str, server: str) -> str:
-    base = f"users/{_part(user)}"
-    return f"{base}/servers/{_part(server)}" if server else f"{base}/server"
+    if not server:
+        return f"{_user_path(user)}/server"
+    try:
+        return f"{_user_path(user)}/servers/{_part(server)}"
+    except Problem as problem:
+        raise HubRefused(404, f"There is no server {shown(server)}. {problem.message}") from None
+
+
+def _user_path(name: str) -> str:
+    """Raises `NoSuchUser` for what can be nobody's name, before the Hub is asked."""
+    try:
+        return f"users/{_part(name)}"
+    except Problem:
+        raise _no_user(name) from None
 
 
 def _part(name: str) -> str:
-    return quote(name, safe="@~")
+    """A name as one step of a path, and no other path. Raises `Problem`."""
+    if name in {".", ".."} or len(name) > MOST_NAME:
+        raise Problem("bad_name", f"A name is not a dot or two, and has up to {MOST_NAME} letters.")
+    return quote(check_text(name), safe="@~")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..model.errors import FieldError, Kind, RequestError, shown
 from ..model.resolve import Context, resolve
 from ..model.rules import numbered
 from ..site.clock import utcnow
@@ -13,7 +12,7 @@ from ..site.naming import random_name, server_name
 from ..site.runtime import Site
 from ..store import Session
 from .auth import Caller
-from .hub import HubUser, NoSuchUser
+from .owners import owner_of
 
 if TYPE_CHECKING:
     from .app import Service
@@ -26,12 +25,15 @@ async def context_of(service: Service, caller: Caller, options: object, scope: s
     `HubRefused`, `HubUnavailable`.
     """
     site = service.parts.site
-    owner = await _owner(service, caller, options, scope)
+    owner = await owner_of(service, caller, options, scope)
     return await site.context(owner.name, owner.groups, owner.admin, options)
 
 
-async def launch(site: Site, options: Mapping[str, Any], context: Context) -> list[Session]:
-    """Queues what was asked, all of it or nothing. Raises `RequestError` with every error."""
+async def launch(
+    site: Site, caller: Caller, options: Mapping[str, Any], context: Context
+) -> list[Session]:
+    """Queues what was asked, all of it or nothing. It is among the recent launches of who asked;
+    a service has none, so there it is the owner's. Raises `RequestError` with every error."""
     request = resolve(options, context)
     names = numbered(request.name or random_name(), request.count)
     sessions = await site.db(
@@ -44,25 +46,9 @@ async def launch(site: Site, options: Mapping[str, Any], context: Context) -> li
         max_pending=context.policy.max_pending,
         now=utcnow(),
         asked=options,
+        launched_by=caller.name if caller.is_user else None,
         policies=site.policies,
         catalog=site.catalog,
     )
     site.queue.kick()
     return sessions
-
-
-async def _owner(service: Service, caller: Caller, options: object, scope: str) -> HubUser:
-    named = options.get("owner") if isinstance(options, Mapping) else None
-    if named in (None, "", caller.name) and caller.is_user:
-        return HubUser(caller.name, caller.admin, caller.groups)
-    if not isinstance(named, str) or not named:
-        message = "Say for whom: a service has no sessions of its own."
-        raise RequestError([FieldError("owner", "missing", message)])
-    if not caller.may(scope, named):
-        message = "You can do this for yourself only."
-        raise RequestError([FieldError("owner", "not_owner", message, Kind.FORBIDDEN)])
-    try:
-        return await service.hub.user(named)
-    except NoSuchUser:
-        message = f"There is no user {shown(named)}. Check the name."
-        raise RequestError([FieldError("owner", "unknown", message)]) from None

@@ -14,6 +14,7 @@ from .schemas import Errors
 from .table import CALLS, Call, Who
 
 _REF = "#/components/schemas/{model}"
+_HEADER = {"type": "string", "pattern": "^[ -~]*$"}  # what HTTP itself lets through
 _SAID = {
     400: "What was sent cannot be read, or breaks a rule.",
     401: "Nobody is signed in.",
@@ -92,7 +93,7 @@ def _in_path(call: Call) -> list[dict[str, Any]]:
 
 def _in_headers(call: Call) -> list[dict[str, Any]]:
     return [
-        {"name": name, "in": "header", "description": says, "schema": {"type": "string"}}
+        {"name": name, "in": "header", "description": says, "schema": _HEADER}
         for name, says in call.headers
     ]
 

@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from jupyterhub.services.auth import HubOAuthCallbackHandler
-from tornado.web import HTTPError
+from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
+from tornado.web import HTTPError, RequestHandler
 
 from ..model.status import IN_LINE
 from .auth import DELETE
@@ -27,25 +27,8 @@ PAGE = """<!doctype html>
 """
 
 
-class Callback(HubOAuthCallbackHandler):
-    """Where a browser comes back to from the Hub's sign-in."""
-
-    def initialize(self, service: Service) -> None:
-        self.hub_auth = service.hub_auth
-
-
-class Page(Handler):
-    """What all pages share: a browser that is not signed in is sent to the Hub, and errors are
-    pages too."""
-
-    async def _admit(self) -> None:
-        if self.request.method not in ("GET", "POST"):
-            raise HTTPError(405)
-        signed_in = await self.hub_auth.get_user(self, sync=False) is not None
-        if not signed_in and self.request.method == "GET":
-            self.redirect(self.get_login_url())
-            return
-        self._caller = await self.identify()
+class Shown(HubOAuthenticated, RequestHandler):
+    """Answers that are pages."""
 
     @property
     def hub(self) -> str:
@@ -55,6 +38,8 @@ class Page(Handler):
     def show(self, title: str, html: str) -> None:
         """Writes a page; `title` is text, `html` the markup below it."""
         self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
         hub = f"'self' {self.hub_auth.hub_host}"
         self.set_header(
             "Content-Security-Policy",
@@ -63,11 +48,36 @@ class Page(Handler):
         )
         self.finish(PAGE.format(title=escape(title), hub=escape(self.hub), html=html))
 
+
+class Callback(Shown, HubOAuthCallbackHandler):
+    """Where a browser comes back to from the Hub's sign-in."""
+
+    def initialize(self, service: Service) -> None:
+        self.hub_auth = service.hub_auth
+
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        error = kwargs.get("exc_info", (None, None, None))[1]
-        status, errors = self._explained(error, status_code)
-        # The Hub counts a 5xx of the front page, while it starts, as a service that is not there.
-        self.set_status(200 if isinstance(error, NotReady) else status)
+        # What came in the address is told to the log only: anybody may have written it.
+        again = f'<a href="{escape(self.hub_auth.base_url)}">Sign in again</a>'
+        why = "The Hub does not answer. Wait a moment. " if status_code >= 500 else ""
+        self.show("The sign-in did not work", f"<p>{why}{again}</p>")
+
+
+class Page(Shown, Handler):
+    """What all pages share: a browser that is not signed in is sent to the Hub, and errors are
+    pages too."""
+
+    async def _admit(self) -> None:
+        if self.request.method not in ("GET", "POST"):
+            raise HTTPError(405)
+        if self.request.method == "GET" and await self.model() is None:
+            self.redirect(self.get_login_url())
+            return
+        self._caller = await self.identify()
+
+    def tell(self, error: object, status: int, errors: list[dict[str, str]]) -> None:
+        if isinstance(error, NotReady):
+            # The Hub counts a 5xx of the front page, while it starts, as one that is not there.
+            self.set_status(200)
         title = "Not signed in" if status in (401, 403) else "This does not work"
         told = "<br>".join(escape(e["message"]).replace("\n", "<br>") for e in errors)
         self.show(title, f"<p>{told}</p>")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import datetime, timezone
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic_core import PydanticCustomError
 
 from ..model.status import Phase, Result, Status
 from .schemas import Part
@@ -16,6 +18,38 @@ MOST_LINES = 100_000  # of a log's end
 Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="How many, at most.")]
 Offset = Annotated[int, Field(ge=0, le=MOST_OFFSET, description="How many to leave out.")]
 Word = Annotated[str, Field(min_length=1, max_length=255)]
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(timezone.utc)
+    except OverflowError:
+        message = "Write a time that is in one of the years 1 to 9999, in UTC too."
+        raise PydanticCustomError("out_of_range", message) from None
+
+
+Moment = Annotated[AwareDatetime, AfterValidator(_in_utc)]
+
+
+class NoQuery(Part):
+    """Nothing at all."""
+
+
+class PageQuery(Part):
+    """Which part of a list, in which order."""
+
+    sort: str
+    limit: Limit = 50
+    offset: Offset = 0
+
+    def page(self) -> dict[str, Any]:
+        """The part and the order, as the store takes them."""
+        return {
+            "order": self.sort.removeprefix("-"),
+            "descending": self.sort.startswith("-"),
+            "limit": self.limit,
+            "offset": self.offset,
+        }
 
 
 class LookQuery(Part):
@@ -34,7 +68,7 @@ class EndQuery(Part):
     )
 
 
-class SessionQuery(Part):
+class SessionQuery(PageQuery):
     """Which sessions, in which order."""
 
     owner: Word | None = Field(
@@ -46,17 +80,15 @@ class SessionQuery(Part):
     resource_group: Word | None = None
     project: Word | None = None
     name: Word | None = Field(default=None, description="Any part of a name.")
-    submitted_from: AwareDatetime | None = None
-    submitted_until: AwareDatetime | None = None
+    submitted_from: Moment | None = None
+    submitted_until: Moment | None = None
     sort: Literal[
         "submitted_at", "-submitted_at", "name", "-name", "owner", "-owner", "status", "-status",
         "priority", "-priority", "ended_at", "-ended_at",
     ] = "-submitted_at"  # fmt: skip
-    limit: Limit = 50
-    offset: Offset = 0
 
 
-class HistoryQuery(Part):
+class HistoryQuery(PageQuery):
     """Which rows of a history, in which order."""
 
     phase: Phase | None = None
@@ -69,8 +101,6 @@ class HistoryQuery(Part):
         "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
         "result", "-result", "attempts", "-attempts",
     ] = "-updated_at"  # fmt: skip
-    limit: Limit = 50
-    offset: Offset = 0
 
 
 class LogQuery(Part):

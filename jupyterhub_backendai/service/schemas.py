@@ -5,7 +5,7 @@ Amounts are as everywhere: cpu and fgpu in thousandths, mem and shm in bytes. Ti
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -20,10 +20,12 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ..model.errors import Problem
-from ..model.rules import check_session_name
+from ..model.rules import check_session_name, check_title
+from ..model.secrets import blanked
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
 from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
+from .etags import etag
 
 
 class Part(BaseModel):
@@ -94,7 +96,10 @@ class SessionRow(Part):
     running_at: datetime | None
     ended_at: datetime | None
     server_name: str = Field(description="The Hub's server; empty is the default one.")
-    etag: int = Field(description="Changes with every change; for If-Match.")
+    etag: str = Field(
+        description="For If-Match. Changes with the name, the status and the start of the command; "
+        "not with the place in line, the reason for a wait, or the result of the command."
+    )
 
     @classmethod
     def of(cls, session: Session) -> SessionRow:
@@ -157,7 +162,9 @@ class SessionDetail(SessionRow):
     preset: str | None
     mounts: list[MountRow]
     preopen_ports: list[int]
-    batch: BatchRow | None
+    batch: BatchRow | None = Field(
+        description="Null for an interactive session, and where the token may not read."
+    )
     kernels: list[KernelRow]
     depends_on: list[Link]
     dependents: list[Link]
@@ -165,8 +172,10 @@ class SessionDetail(SessionRow):
         description="With `estimate=1`, of one that waits; null where nobody can know."
     )
     spec: dict[str, Any] | None = Field(
-        description="What was asked for, to be asked for again; values that look secret are empty."
+        description="What was asked for, to be asked for again; values that look secret are "
+        "empty. Null where the token may not read."
     )
+    blanked: list[str] = Field(description="Variables in `spec` to be filled in again.")
 
     @classmethod
     def of_all(
@@ -176,11 +185,15 @@ class SessionDetail(SessionRow):
         earlier: Sequence[Session],
         later: Sequence[Session],
         may_start_at: datetime | None,
+        *,
+        readable: bool,
     ) -> SessionDetail:
-        """A session with what belongs to it."""
+        """A session with what belongs to it; unless it is `readable`, without what it was told to
+        do."""
         request = session.request
+        asked = session.asked if readable else None
         batch = None
-        if request.batch is not None:
+        if request.batch is not None and readable:
             batch = BatchRow(
                 command=request.batch.command,
                 timeout=request.batch.timeout,
@@ -199,7 +212,8 @@ class SessionDetail(SessionRow):
             depends_on=[Link.of(other) for other in earlier],
             dependents=[Link.of(other) for other in later],
             may_start_at=may_start_at,
-            spec=None if session.asked is None else dict(session.asked),
+            spec=None if asked is None else dict(asked),
+            blanked=blanked(asked or {}),
         )
 
 
@@ -209,27 +223,37 @@ class Launched(Part):
     sessions: list[SessionRow]
 
 
-def _session_name(value: str) -> str:
-    try:
-        return check_session_name(value)
-    except Problem as problem:
-        message = {"message": problem.message}
-        raise PydanticCustomError(problem.code, "{message}", message) from None
+def _by(rule: Callable[[str], str]) -> AfterValidator:
+    """A rule of the model as one of pydantic's."""
+
+    def check(value: str) -> str:
+        try:
+            return rule(value)
+        except Problem as problem:
+            message = {"message": problem.message}
+            raise PydanticCustomError(problem.code, "{message}", message) from None
+
+    return AfterValidator(check)
 
 
 class Rename(Part):
     """A new name."""
 
-    name: Annotated[str, Field(min_length=1), AfterValidator(_session_name)]
+    name: Annotated[str, Field(min_length=1), _by(check_session_name)]
 
 
-class SessionPage(Part):
+class Page(Part):
     """A page of a list and how many there are in all."""
 
-    items: list[SessionRow]
     total: int
     limit: int
     offset: int
+
+
+class SessionPage(Page):
+    """A page of a list of sessions."""
+
+    items: list[SessionRow]
 
 
 # ---- history ---------------------------------------------------------------------------------
@@ -269,13 +293,10 @@ class HistoryRow(Part):
         return cls(**row)
 
 
-class HistoryPage(Part):
-    """A page of a history and how many rows the whole has."""
+class HistoryPage(Page):
+    """A page of a history."""
 
     items: list[HistoryRow]
-    total: int
-    limit: int
-    offset: int
 
 
 # ---- launches, options -----------------------------------------------------------------------
@@ -289,13 +310,14 @@ class LaunchRow(Part):
     pinned: bool
     created_at: datetime
     spec: dict[str, Any] = Field(description="What was asked for, less what looks secret.")
+    blanked: list[str] = Field(description="Variables in `spec` to be filled in again.")
 
     @classmethod
     def of(cls, launch: Launch) -> LaunchRow:
         """The row of a launch."""
         return cls(
             id=launch.id, name=launch.name, pinned=launch.pinned, created_at=launch.created_at,
-            spec=dict(launch.asked),
+            spec=dict(launch.asked), blanked=blanked(launch.asked),
         )  # fmt: skip
 
 
@@ -308,7 +330,7 @@ class LaunchList(Part):
 class LaunchChange(Part):
     """A new name, or whether it is kept."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    name: Annotated[str, Field(min_length=1, max_length=64), _by(check_title)] | None = None
     pinned: StrictBool | None = None
 
     @model_validator(mode="after")
@@ -349,6 +371,6 @@ def _row(session: Session) -> dict[str, Any]:
     row.update(
         environment=request.environment, version=request.version, image=request.image,
         resources=amounts(request.slots, request.shm), starts_at=session.not_before,
-        etag=session.version,
+        etag=etag(session.version),
     )  # fmt: skip
     return row

@@ -14,14 +14,16 @@ from ..model.spec import SessionSpec
 from . import queries, schemas
 from .auth import DELETE, READ, START
 
+JSON = ("application/json",)
+
 
 class Who(Enum):
     """Whom a call serves; the value is what the docs say."""
 
     ANYBODY = "anybody"
     OWN = "each for themselves"
-    FOR = "each for themselves; for others with the scope for everybody"
-    OWNER = "the owner; others with the scope for everybody, else it is not there"
+    FOR = "each for themselves; for others with the scope for them"
+    OWNER = "the owner; others with the scope for them, else it is not there"
 
 
 @dataclass(frozen=True)
@@ -43,16 +45,18 @@ class Call:
     reply: type[BaseModel] | None = None
     status: int = 200
     errors: tuple[int, ...] = ()
-    media: tuple[str, ...] = ("application/json",)
+    media: tuple[str, ...] = JSON
     headers: tuple[tuple[str, str], ...] = field(default=())
 
     @property
     def all_errors(self) -> list[int]:
         """The statuses that are no success."""
-        shared = {405, 503} if self.who is Who.ANYBODY else {400, 401, 403, 405, 503}
+        shared = {400, 405, 413, 503}
+        if self.who is not Who.ANYBODY:
+            shared |= {401, 403}
         if "{" in self.path:
             shared.add(404)
-        return sorted(shared | {413} | set(self.errors))
+        return sorted(shared | set(self.errors))
 
 
 ONE = "api/sessions/{id}"
@@ -73,7 +77,7 @@ CALLS: tuple[Call, ...] = (
     ),
     Call(
         "estimate", "POST", "api/estimate", "When a session would start if it were launched now.",
-        Who.FOR, READ, body=SessionSpec, reply=schemas.Outlook, errors=(409,),
+        Who.FOR, READ, body=SessionSpec, reply=schemas.Outlook, errors=(409, 429),
     ),
     Call(
         "launch", "POST", "api/sessions",
@@ -86,7 +90,7 @@ CALLS: tuple[Call, ...] = (
     ),
     Call(
         "session", "GET", ONE, "All there is to say about a session.", Who.OWNER, READ,
-        query=queries.LookQuery, reply=schemas.SessionDetail,
+        query=queries.LookQuery, reply=schemas.SessionDetail, errors=(429,),
     ),
     Call(
         "rename", "PATCH", ONE, "Gives a session another name.", Who.OWNER, START,
@@ -113,7 +117,7 @@ CALLS: tuple[Call, ...] = (
     ),
     Call(
         "changeLaunch", "PATCH", LAUNCH, "Renames or pins one of one's launches.", Who.OWN, START,
-        body=schemas.LaunchChange, reply=schemas.LaunchRow,
+        body=schemas.LaunchChange, reply=schemas.LaunchRow, errors=(409,),
     ),
     Call(
         "forgetLaunch", "DELETE", LAUNCH, "Forgets one of one's launches.", Who.OWN, START,

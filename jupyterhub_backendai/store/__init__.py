@@ -7,6 +7,7 @@ from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter
 from .launches import Launch
+from .outlook import Ahead
 from .queries import Filter
 from .records import (
     AgentReport,
@@ -22,6 +23,7 @@ from .store import Store
 __all__ = [
     "AgentReport",
     "AgentState",
+    "Ahead",
     "Change",
     "Changed",
     "Filter",

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
+from ..model.errors import FieldError, Kind, RequestError
 from ..model.secrets import redacted
 from .errors import NotFound
 from .tables import LAUNCHES
 
 RECENT = 5  # launches of one user that are kept beside the pinned ones
+MOST_PINNED = 100  # of one user; all of them are listed at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ _REMOVE_OLD = delete(LAUNCHES).where(_THEIRS, _ALL.pinned.is_(False), _ALL.id.no
 _SHOWN = (
     select(LAUNCHES).where(_THEIRS, _ALL.pinned | _ALL.id.in_(_NEWEST)).order_by(_ALL.id.desc())
 )
+_PINNED = select(func.count()).select_from(LAUNCHES).where(_THEIRS, _ALL.pinned)
 
 
 def add(db: Connection, owner: str, name: str, asked: Mapping[str, Any], now: datetime) -> None:
@@ -59,8 +62,12 @@ def of(db: Connection, owner: str) -> list[Launch]:
 def change(
     db: Connection, owner: str, launch_id: int, *, name: str | None, pinned: bool | None
 ) -> Launch:
-    """Renames or pins one; what is None stays. Raises `NotFound`, also for another owner's."""
+    """Renames or pins one; what is None stays. Raises `NotFound`, also for another owner's;
+    `RequestError` for a pin that is one too many."""
     row = _of_owner(db, owner, launch_id)
+    if pinned and not row.pinned and db.scalars(_PINNED, {"owner_": owner}).one() >= MOST_PINNED:
+        message = f"You have {MOST_PINNED} pinned launches, the most there may be. Unpin one first."
+        raise RequestError([FieldError("pinned", "too_many", message, Kind.CONFLICT)])
     launch = replace(
         _launch(row),
         name=row.name if name is None else name,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
 from sqlalchemy import Connection, select, text
 
 from ..model.catalog import Catalog
 from ..model.policy import Policies
 from ..model.request import SessionRequest
+from ..model.slots import Limits
 from ..model.status import Status
-from ..scheduling.estimate import Outlook, expected_length
+from ..scheduling.estimate import Forecast, Outlook, estimate, expected_length, forecast
 from ..scheduling.snapshot import Pending
 from . import passes
 from .tables import LIVE, SESSIONS
@@ -36,6 +37,37 @@ class Lengths:
         """Those of this owner, or of anybody where the owner had none."""
         own = self.by_kind.get((owner, type, environment))
         return own or self.by_kind.get(("", type, environment), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What estimates are made from, as it was at `made_at`. They need no database."""
+
+    outlook: Outlook
+    past: Lengths
+    made_at: datetime
+
+    def waits(self, session_id: str) -> bool:
+        """Whether this session waited then."""
+        return any(one.id == session_id for one in self.outlook.snapshot.pending)
+
+    def start_of(self, session_id: str) -> datetime | None:
+        """When a session that waits may start; None: unknown, or it does not wait."""
+        start = estimate(self.outlook, session_id)
+        try:
+            return None if start is None else datetime.fromtimestamp(start, timezone.utc)
+        except (OverflowError, ValueError):  # after the end of the calendar
+            return None
+
+    def forecast(self, request: SessionRequest, candidate: Pending, limits: Limits) -> Forecast:
+        """What would happen to `candidate`, which is this request of an owner with these limits."""
+        snapshot = self.outlook.snapshot
+        # The limits in it are of those who hold or wait; this owner may do neither yet.
+        known = {**snapshot.owner_limits, candidate.owner: limits}
+        outlook = replace(self.outlook, snapshot=replace(snapshot, owner_limits=known))
+        timeout = request.batch.timeout if request.batch else None
+        past = self.past.of(candidate.owner, request.type, request.environment)
+        return forecast(outlook, candidate, expected_length(timeout, past))
 
 
 _ENVIRONMENT = SESSIONS.c.spec["environment"].as_string()
@@ -61,29 +93,10 @@ def lengths(db: Connection, now: datetime) -> Lengths:
     return Lengths({kind: tuple(some) for kind, some in found.items()})
 
 
-def outlook(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> Outlook:
+def ahead(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> Ahead:
     """The snapshot of a pass, with when what runs may end and how long what waits may run."""
-    return _outlook(db, lengths(db, now), policies, catalog, now)
-
-
-def with_candidate(
-    db: Connection,
-    request: SessionRequest,
-    owner: str,
-    owner_groups: Collection[str],
-    policies: Policies,
-    catalog: Catalog,
-    now: datetime,
-) -> tuple[Outlook, Pending, float | None]:
-    """The same, with a session that is not submitted yet, and how long that may run."""
     past = lengths(db, now)
-    found = _outlook(db, past, policies, catalog, now)
-    # The limits in it are of those who hold or wait; this owner may do neither yet.
-    limits = {**found.snapshot.owner_limits, owner: policies.of(owner, owner_groups).limits}
-    found = replace(found, snapshot=replace(found.snapshot, owner_limits=limits))
-    limit = request.batch.timeout if request.batch else None
-    length = expected_length(limit, past.of(owner, request.type, request.environment))
-    return found, passes.candidate(db, request, owner, now), length
+    return Ahead(_outlook(db, past, policies, catalog, now), past, now)
 
 
 def _outlook(

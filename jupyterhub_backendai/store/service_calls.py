@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import datetime
 
 from ..model.catalog import Catalog
 from ..model.policy import Policies
 from ..model.request import KnownSession, SessionRequest
-from ..scheduling.estimate import Forecast, Outlook, estimate, forecast
-from . import feed, history, launches, outlook, queries
+from ..scheduling.snapshot import Pending
+from . import feed, history, launches, outlook, passes, queries
 from .base import StoreBase
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .launches import Launch
+from .outlook import Ahead
 from .records import HistoryEntry, Session
 
 
@@ -48,15 +49,13 @@ class ServiceCalls(StoreBase):
         with self._db.read() as db:
             return launches.of(db, owner)
 
-    def pin_launch(self, owner: str, launch_id: int, pinned: bool = True) -> Launch:
-        """Keeps a launch for ever, or no longer. Raises `NotFound`."""
-        with self._write() as db:
-            return launches.change(db, owner, launch_id, name=None, pinned=pinned)
-
-    def rename_launch(self, owner: str, launch_id: int, name: str) -> Launch:
-        """Gives a launch another name. Raises `NotFound`."""
-        with self._write() as db:
-            return launches.change(db, owner, launch_id, name=name, pinned=None)
+    def change_launch(
+        self, owner: str, launch_id: int, *, name: str | None = None, pinned: bool | None = None
+    ) -> Launch:
+        """Gives a launch another name, or keeps it for ever, or no longer; what is None stays.
+        Raises `NotFound`, `RequestError` (`too_many`)."""
+        with self._changing(owner) as db:
+            return launches.change(db, owner, launch_id, name=name, pinned=pinned)
 
     def remove_launch(self, owner: str, launch_id: int) -> None:
         """Forgets a launch. Raises `NotFound`."""
@@ -97,39 +96,12 @@ class ServiceCalls(StoreBase):
 
     # -- when what waits may start
 
-    def lengths(self, now: datetime) -> outlook.Lengths:
-        """How long sessions that ended lately ran."""
+    def ahead(self, policies: Policies, catalog: Catalog, now: datetime) -> Ahead:
+        """All that estimates are made from, of any sessions."""
         with self._db.read() as db:
-            return outlook.lengths(db, now)
+            return outlook.ahead(db, policies, catalog, now)
 
-    def outlook(self, policies: Policies, catalog: Catalog, now: datetime) -> Outlook:
-        """All that an estimate of a start is made from: see `scheduling.estimate`."""
+    def candidate(self, request: SessionRequest, owner: str, now: datetime) -> Pending:
+        """A session of this owner as it would wait if it were submitted at that time."""
         with self._db.read() as db:
-            return outlook.outlook(db, policies, catalog, now)
-
-    def estimate(
-        self, session_id: str, policies: Policies, catalog: Catalog, now: datetime
-    ) -> datetime | None:
-        """When a session that waits may start; None: unknown, or it does not wait."""
-        start = estimate(self.outlook(policies, catalog, now), session_id)
-        try:
-            return None if start is None else datetime.fromtimestamp(start, timezone.utc)
-        except (OverflowError, ValueError):  # after the end of the calendar
-            return None
-
-    def forecast(
-        self,
-        request: SessionRequest,
-        *,
-        owner: str,
-        owner_groups: Collection[str],
-        policies: Policies,
-        catalog: Catalog,
-        now: datetime,
-    ) -> Forecast:
-        """What would happen to this request if it were submitted now."""
-        with self._db.read() as db:
-            found, mine, lasts = outlook.with_candidate(
-                db, request, owner, owner_groups, policies, catalog, now
-            )
-        return forecast(found, mine, lasts)
+            return passes.candidate(db, request, owner, now)

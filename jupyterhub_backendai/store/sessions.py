@@ -59,6 +59,7 @@ class Submission:
     driver: str | None
     max_pending: int | None
     asked: Mapping[str, Any] | None
+    launched_by: str | None = None  # where that is not the owner
 
     def session(self, now: datetime) -> Session:
         """The new session."""
@@ -111,7 +112,7 @@ def submit(
     first = together[0]
     pending = db.scalars(_PENDING, {"whose": first.owner}).one()
     if first.asked is not None:
-        launches.add(db, first.owner, first.name, first.asked, now)
+        launches.add(db, first.launched_by or first.owner, first.name, first.asked, now)
     # A microsecond apart, so that they stand in line in their order.
     apart = timedelta(microseconds=1)
     added = [_add(db, one, now + number * apart) for number, one in enumerate(together)]
@@ -147,6 +148,16 @@ def _change(db: Connection, session: Session, **new: Any) -> Session:
     """Writes what is new of a session, by its names in the record, which the columns have too."""
     db.execute(_CHANGE, {"of": session.id} | {name: _stored(new[name]) for name in new})
     return replace(session, **new)
+
+
+def _without_secrets(db: Connection, session: Session) -> Session:
+    """Empties the variables that look secret: nothing is started with them any more."""
+    env = redacted({"env": session.request.env})["env"]
+    if env == session.request.env:
+        return session
+    request = session.request.model_copy(update={"env": env})
+    db.execute(_CHANGE, {"of": session.id, "spec": request.model_dump(mode="json")})
+    return replace(session, request=request)
 
 
 def _stored(value: Any) -> Any:
@@ -256,6 +267,8 @@ def move(
     if new.is_final:
         changes |= {"ended_at": now, "driver": None}
     session = _change(db, session, **changes)
+    if new.is_final:
+        session = _without_secrets(db, session)
     if not new.holds_resources:
         db.execute(_FREE, {"of": session_id, "at": now})
     history.record(db, session_id, replace(outcome, from_status=old), now)

@@ -86,15 +86,19 @@ class Store(ServiceCalls):
         max_pending: int | None,
         now: datetime,
         asked: Mapping[str, Any] | None = None,
+        launched_by: str | None = None,
         policies: Policies = Policies(),  # noqa: B008 - frozen
         catalog: Catalog = Catalog(),  # noqa: B008 - frozen
     ) -> list[Session]:
         """Queues one session for each of `names` (by server name), all of them or none; together
-        they are one launch. Else as `submit`."""
+        they are one launch, of the owner or of whoever launched it for them. Else as `submit`."""
         together = [
-            Submission(request, owner, owner_groups, server_name, name, driver, max_pending, asked)
+            Submission(
+                request, owner, owner_groups, server_name, name, driver, max_pending, asked,
+                launched_by,
+            )
             for server_name, name in names.items()
-        ]
+        ]  # fmt: skip
         try:
             with self._changing(owner) as db:
                 left_waiting = partial(passes.left_waiting, db, owner, policies, catalog, now)

@@ -19,8 +19,10 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """One Hub with its service."""
-    with running(tmp_path_factory.mktemp("hub")) as started:
+    """One Hub with its service, and a user who may look at what a group has."""
+    role = {"name": "tutor", "users": ["tutor"], "scopes": ["read:servers!group=lab"]}
+    extra = f"c.JupyterHub.load_roles.append({role})"
+    with running(tmp_path_factory.mktemp("hub"), extra=extra) as started:
         wait_for("the service to open", lambda: api(started, "health").status_code == 200)
         yield started
 
@@ -90,7 +92,7 @@ def test_signing_in_by_cookie_and_by_token(hub: Hub) -> None:
 
 def test_who_may_see_and_do_what(hub: Hub) -> None:
     """The matrix at a real Hub: whose scopes they are is the Hub's to say."""
-    people = {name: token_of(hub, name) for name in ("alice", "bob", "mate", "admin")}
+    people = {name: token_of(hub, name) for name in ("alice", "bob", "mate", "admin", "tutor")}
     assert hub.call("POST", "groups/lab").status_code in {201, 409}
     members = {"users": ["alice", "mate"]}
     assert hub.call("POST", "groups/lab/users", json=members).status_code == 200
@@ -106,12 +108,16 @@ def test_who_may_see_and_do_what(hub: Hub) -> None:
         ("narrow", 403, 403),
         ("bob", 404, 404),
         ("mate", 404, 404),
+        ("tutor", 200, 403),
         ("reader", 200, 403),
         ("alice", 200, 202),
         ("admin", 200, 202),
     ):
         assert api(hub, path, people.get(who, "")).status_code == get, who
         assert api(hub, path, people.get(who, ""), "DELETE").status_code == delete, who
+    for owner, status in (("alice", 200), ("bob", 403), ("*", 403)):
+        listed = api(hub, f"api/sessions?owner={owner}", people["tutor"])
+        assert listed.status_code == status, owner
     body = {"owner": "alice", "name": "from-above"}
     assert api(hub, "api/sessions", people["bob"], "POST", json=body).status_code == 403
     made = api(hub, "api/sessions", people["admin"], "POST", json=body)

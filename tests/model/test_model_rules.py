@@ -352,3 +352,17 @@ def test_text_is_what_can_be_stored(text: str) -> None:
         assert rules.check_text(text) == text
     else:
         assert code(rules.check_text, text) == "bad_text"
+
+
+@pytest.mark.parametrize(
+    ("title", "why"),
+    [
+        ("", "blank"), ("  \t\n", "blank"), ("\u3000", "blank"), ("a\nb", "bad_character"),
+        ("\u202eevil", "bad_character"), ("a\u200bb", "bad_character"),
+        ("a\x1b[1m", "bad_character"),
+        ("a\x00", "bad_text"), ("\ud800", "bad_text"),
+    ],
+)  # fmt: skip
+def test_titles_can_be_read(title: str, why: str) -> None:
+    assert code(rules.check_title, title) == why
+    assert rules.check_title("Größe 5 \U0001f44b, x/y") == "Größe 5 \U0001f44b, x/y"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jupyterhub_backendai.model.secrets import looks_secret, redacted
+from jupyterhub_backendai.model.secrets import blanked, looks_secret, redacted
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,8 @@ from jupyterhub_backendai.model.secrets import looks_secret, redacted
         ("WANDB_API_KEY", True), ("hf_token", True), ("PGPASSWORD", True), ("MY_PWD", True),
         ("SSH_OPTIONS", True), ("GOOGLE_APPLICATION_CREDENTIALS", True), ("OAUTH_ID", True),
         ("CARD_PIN", True), ("SALT", True), ("LANG", False), ("KEYBOARD", False),
-        ("EPOCHS", False),
+        ("EPOCHS", False), ("OPENAI_APIKEY", True), ("db_url", True), ("SENTRY_DSN", True),
+        ("DATABASE_URL", True), ("SLACK_WEBHOOK", True), ("MLFLOW_TRACKING_URI", False),
     ],
 )  # fmt: skip
 def test_which_names_look_secret(name: str, secret: bool) -> None:
@@ -33,3 +34,12 @@ def test_options_without_secrets() -> None:
         assert redacted({"env": odd}) == {}
     once = redacted(asked)
     assert redacted(once) == once
+
+
+def test_which_values_are_missing() -> None:
+    env = {"B_TOKEN": "x", "LANG": "C", "A_TOKEN": "y", "EMPTY": ""}
+    assert blanked(redacted({"env": env})) == ["B_TOKEN", "A_TOKEN"]
+    rows = [{"name": name, "value": value} for name, value in env.items()]
+    assert blanked(redacted({"env": rows})) == ["B_TOKEN", "A_TOKEN"]
+    for options in ({}, {"env": None}, {"env": {}}, {"env": []}):
+        assert blanked(options) == []

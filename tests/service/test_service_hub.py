@@ -42,6 +42,14 @@ async def test_users_and_their_servers(hub: StandIn) -> None:
         assert await client.user("ann lee") == HubUser("ann lee", False, frozenset({"lab"}))
         with pytest.raises(NoSuchUser, match="There is no user"):
             await client.user("../nobody")
+        hub.asked.clear()
+        for name in (".", "..", "\ud800", "a\0b", "x" * 256):
+            with pytest.raises(NoSuchUser, match="There is no user") as caught:
+                await client.user(name)
+            assert len(str(caught.value)) < 120
+            with pytest.raises(HubRefused, match="There is no server"):
+                await client.stop("ann lee", name)
+        assert hub.asked == [], "such a path would be another one"
         assert await client.start("ann lee", "train-1", {"preset": "small"}, "train") is True
         assert hub.servers["ann lee", "train-1"] == {
             "user_options": {"preset": "small"},

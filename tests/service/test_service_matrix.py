@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jupyterhub_backendai.service.app import HANDLERS
+from jupyterhub_backendai.service.auth import DELETE, READ
 from jupyterhub_backendai.service.table import CALLS, Call, Who
 
 from .running import Running, keep_log, launch, until_open
@@ -14,7 +15,9 @@ from .running import Running, keep_log, launch, until_open
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # Who asks about what is alice's; each has a session and a launch of their own too.
-PEOPLE = ("nobody", "nonsense", "alice", "bob", "mate", "admin", "narrow", "reader")
+PEOPLE = (
+    "nobody", "nonsense", "alice", "bob", "mate", "admin", "narrow", "reader", "ender", "tutor",
+)  # fmt: skip
 BODIES: dict[str, Any] = {
     "launch": {"owner": "alice"},
     "estimate": {"owner": "alice"},
@@ -32,8 +35,11 @@ def expected(call: Call, who: str) -> set[int]:
         return {401}
     if who == "narrow":  # a token of alice's without the scope to come in
         return {403}
-    if who == "reader" and call.scope != "read:servers":  # one of alice's that only reads
-        return {403}
+    # Tokens of alice's that only read, and only end; one of mate's that reads what is of his group.
+    scope = {"reader": READ, "ender": DELETE, "tutor": READ}.get(who)
+    if scope is not None:
+        own = who == "tutor" and call.who is Who.OWN
+        return done if call.scope == scope and not own else {403}
     if who in {"alice", "reader", "admin"} and not (who == "admin" and call.path == LAUNCHES):
         return done
     if call.who is Who.OWNER or call.path == LAUNCHES:

@@ -63,8 +63,21 @@ async def test_the_hub_is_away(service: Running) -> None:
     try:
         reply = await service.call("GET", "api/sessions", "mate")
         assert (reply.status, reply.json["errors"][0]["code"]) == (503, "hub_unavailable")
+        page = await service.call("GET", "", "mate")
+        assert (page.status, page.headers["Retry-After"]) == (503, "5")
+        assert "The Hub does not answer" in page.json
+        assert page.headers["Content-Type"].startswith("text/html")
     finally:
         service.service.hub_auth.api_url = url
+
+
+async def test_a_sign_in_that_did_not_work(service: Running) -> None:
+    for query in ("error=<b>x", "error=no&error_description=<b>x", "", "code=x", "code=x&state=y"):
+        page = await service.call("GET", f"oauth_callback?{query}")
+        assert page.status in {400, 403}, query
+        assert "Sign in again</a>" in page.json
+        assert "<b>x" not in page.json
+        assert "default-src 'none'" in page.headers["Content-Security-Policy"]
 
 
 async def test_a_configuration_goes_through_the_environment() -> None:

@@ -8,7 +8,9 @@ import json
 import pytest
 
 from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.service.ending import end
 from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.store import Changed
 
 from .running import Running, launch, until_open
 
@@ -66,6 +68,20 @@ async def test_two_who_change_one_thing(service: Running) -> None:
         assert (late.status, late.json["errors"][0]["code"]) == (412, "changed")
     tag = {"If-Match": changed.headers["ETag"]}
     assert (await one(service, session["id"], method="DELETE", headers=tag)).status == 202
+
+
+async def test_what_was_changed_in_that_very_moment_is_not_ended(service: Running) -> None:
+    await until_open(service)
+    session = await launch(service, "alice", {"name": "before"})
+    site, hub = service.service.parts.site, service.service.hub
+    read = site.store.get(session["id"])
+    renamed = await one(service, read.id, method="PATCH", json={"name": "after"})
+    assert renamed.status == 200
+    for force in (False, True):
+        with pytest.raises(Changed):
+            await end(site, hub, read, "alice", read.version, force)
+    assert site.store.get(read.id).status is Status.PENDING
+    assert (await one(service, read.id, method="DELETE")).status == 202
 
 
 async def test_ending(service: Running) -> None:
@@ -196,6 +212,45 @@ async def test_recent_launches(service: Running) -> None:
     assert (await service.call("DELETE", kept, "mate")).status == 204
     assert (await service.call("DELETE", kept, "mate")).status == 404
     assert (await service.call("PATCH", kept, "mate", json={})).status == 400
+
+
+async def test_launches_are_of_who_launched_and_say_what_is_missing(service: Running) -> None:
+    await until_open(service)
+    body = {"owner": "bob", "name": "for-bob", "env": {"API_TOKEN": "hush", "MODE": "fast"}}
+    made = await launch(service, "admin", body)
+    assert (await service.call("GET", "api/history", "bob")).json["items"] == []
+    row = (await service.call("GET", "api/history", "admin")).json["items"][0]
+    assert (row["name"], row["spec"]["owner"]) == ("for-bob", "bob")
+    assert (row["spec"]["env"], row["blanked"]) == (
+        {"API_TOKEN": "", "MODE": "fast"},
+        ["API_TOKEN"],
+    )
+    seen = (await one(service, made["id"], "bob")).json
+    assert (seen["spec"], seen["blanked"]) == (row["spec"], ["API_TOKEN"])
+
+
+async def test_who_may_not_read_is_told_no_more_than_what_became_of_it(service: Running) -> None:
+    await until_open(service)
+    body = {"type": "batch", "batch": {"command": "make"}, "env": {"MODE": "fast"}}
+    session = await launch(service, "alice", body)
+    assert (await one(service, session["id"], "ender")).status == 403
+    ended = await one(service, session["id"], "ender", "DELETE")
+    assert (ended.status, ended.json["status"]) == (202, "CANCELLED")
+    assert (ended.json["spec"], ended.json["batch"]) == (None, None)
+    assert (await one(service, session["id"])).json["batch"]["command"] == "make"
+
+
+async def test_those_of_a_group(service: Running) -> None:
+    """`tutor` reads what is of the group lab, in which alice is and bob is not."""
+    await until_open(service)
+    hers, his = [(await launch(service, who, {}))["id"] for who in ("alice", "bob")]
+    assert (await one(service, hers, "tutor")).status == 200
+    assert (await one(service, his, "tutor")).status == 404
+    for owner, status in (("alice", 200), ("bob", 403), ("nobody-at-all", 403), ("*", 403)):
+        params = {"owner": owner}
+        assert (await service.call("GET", "api/sessions", "tutor", params=params)).status == status
+        assert await service.status_of_stream("api/events", "tutor", params) == status
+    assert (await service.call("GET", "api/sessions", "tutor")).status == 200, "he is in it too"
 
 
 async def test_a_class_that_starts_at_once(service: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
-from store_samples import after, run_pass, submit
+from store_samples import after, request, run_pass, submit
 
 from jupyterhub_backendai.model.errors import ConfigurationError
+from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.store import Store, schema
 from jupyterhub_backendai.store.database import Database
 from jupyterhub_backendai.store.tables import Base
@@ -130,6 +132,33 @@ def test_sessions_of_an_older_schema_are_numbered(store: Store, database: Databa
     assert store.get(made[0]).asked is None
     submit(store, "next")
     assert store.seq() == 4
+
+
+def test_secrets_that_an_older_version_kept_are_emptied(store: Store, database: Database) -> None:
+    with database.migration() as connection:
+        schema.downgrade(connection, "0002")
+    env = {"HF_TOKEN": "hf_1", "LANG": "C"}
+    ended, waits = (
+        submit(store, name, request=request(env=env), asked={"env": {"LANG": "C"}})
+        for name in ("ended", "waits")
+    )
+    store.move(ended.id, Status.CANCELLED, phase=Phase.CANCEL, now=after(1))
+    # As they were written before.
+    with database.write() as db:
+        for name in ("sessions", "launches"):
+            db.execute(
+                text(f"UPDATE {name} SET asked = :asked"), {"asked": json.dumps({"env": env})}
+            )
+        spec = store.get(waits.id).request.model_dump(mode="json")
+        db.execute(text("UPDATE sessions SET spec = :spec"), {"spec": json.dumps(spec)})
+    seq = store.seq()
+    upgrade(database)
+    emptied = {"HF_TOKEN": "", "LANG": "C"}
+    assert store.get(ended.id).request.env == emptied
+    assert store.get(waits.id).request.env == env, "it is yet to be started"
+    assert store.get(waits.id).asked == {"env": emptied}
+    assert [launch.asked for launch in store.launches("ana")] == [{"env": emptied}] * 2
+    assert store.seq() == seq, "no news for anybody"
 
 
 def test_foreign_keys_hold_after_a_migration(database: Database) -> None:

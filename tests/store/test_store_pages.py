@@ -25,7 +25,6 @@ from jupyterhub_backendai.model.status import (
     Result,
     Status,
 )
-from jupyterhub_backendai.scheduling.estimate import estimate
 from jupyterhub_backendai.store import (
     Filter,
     HistoryFilter,
@@ -81,7 +80,7 @@ def test_estimates_go_by_limits_and_by_what_ran_before(store: Store) -> None:
     end(store, old.id, -86400 + 600, SessionResult.UNDEFINED)
     ancient = submit(store, "ancient", owner="bob", now=NOW - timedelta(days=50))
     store.move(ancient.id, Status.ERROR, phase=Phase.START, now=NOW - timedelta(days=40))
-    lengths = store.lengths(NOW)
+    lengths = store.ahead(POLICIES, CATALOG, NOW).past
     assert lengths.of("ana", "interactive", "python") == (600.0,)
     assert lengths.of("bob", "interactive", "python") == (600.0,), "as others did"
     assert lengths.of("ana", "batch", "python") == ()
@@ -91,26 +90,26 @@ def test_estimates_go_by_limits_and_by_what_ran_before(store: Store) -> None:
     start(store, running.id, 0)
     limited = submit(store, "limited", request=batch(timeout=300, cpu=4), now=after(1))
     last = submit(store, "last", request=request(cpu=1), now=after(2))
-    outlook = store.outlook(POLICIES, CATALOG, after(60))
-    assert outlook.ends == {running.id: after(600).timestamp()}
-    assert outlook.lasts == {limited.id: 300, last.id: 600}
-    assert estimate(outlook, limited.id) == after(600).timestamp()
-    assert estimate(outlook, last.id) == after(900).timestamp()
-    assert store.estimate(last.id, POLICIES, CATALOG, after(60)) == after(900)
-    assert store.estimate(running.id, POLICIES, CATALOG, after(60)) is None, "it does not wait"
-    late = store.outlook(POLICIES, CATALOG, after(700))
-    assert late.ends == {}, "it has run longer than any before: who knows"
-    assert estimate(late, last.id) is None
+    ahead = store.ahead(POLICIES, CATALOG, after(60))
+    assert ahead.outlook.ends == {running.id: after(600).timestamp()}
+    assert ahead.outlook.lasts == {limited.id: 300, last.id: 600}
+    assert ahead.start_of(limited.id) == after(600)
+    assert ahead.start_of(last.id) == after(900)
+    assert ahead.waits(last.id)
+    assert ahead.start_of(running.id) is None, "it does not wait"
+    assert not ahead.waits(running.id)
+    late = store.ahead(POLICIES, CATALOG, after(700))
+    assert late.outlook.ends == {}, "it has run longer than any before: who knows"
+    assert late.start_of(last.id) is None
 
 
 def test_what_would_happen_to_a_request(store: Store) -> None:
     policies = Policies.model_validate({"groups": {"lab": {"max_sessions": 1}}})
 
     def told(asked: SessionRequest, *groups: str) -> tuple[str, int, datetime | None]:
-        found = store.forecast(
-            asked, owner="bob", owner_groups=groups, policies=policies, catalog=CATALOG,
-            now=after(60),
-        )  # fmt: skip
+        candidate = store.candidate(asked, "bob", after(60))
+        ahead = store.ahead(policies, CATALOG, after(60))
+        found = ahead.forecast(asked, candidate, policies.of("bob", groups).limits)
         start = found.starts_at
         at = None if start is None else datetime.fromtimestamp(start, timezone.utc)
         return found.code, found.ahead, at
@@ -137,8 +136,8 @@ def test_a_running_batch_session_s_limit_counts_from_its_command(store: Store) -
     run_pass(store)
     start(store, session.id, 1)
     store.mark_batch_started(session.id, after(20))
-    outlook = store.outlook(POLICIES, CATALOG, after(30))
-    assert outlook.ends == {session.id: after(320).timestamp()}
+    ahead = store.ahead(POLICIES, CATALOG, after(30))
+    assert ahead.outlook.ends == {session.id: after(320).timestamp()}
 
 
 def test_an_end_after_the_calendar_s_is_unknown(store: Store) -> None:
@@ -149,4 +148,4 @@ def test_an_end_after_the_calendar_s_is_unknown(store: Store) -> None:
     waits = submit(store, "waits", request=batch(timeout=300, cpu=4))
     run_pass(store)
     assert store.get(waits.id).status is Status.PENDING
-    assert store.estimate(waits.id, POLICIES, CATALOG, after(60)) is None
+    assert store.ahead(POLICIES, CATALOG, after(60)).start_of(waits.id) is None

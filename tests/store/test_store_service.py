@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from jupyterhub_backendai.store import (
     NotFound,
     Session,
     Store,
+    launches,
 )
 
 
@@ -87,22 +89,50 @@ def test_recent_launches(store: Store) -> None:
         submit(store, f"train{number}", asked={"name": f"train{number}"}, now=after(number))
     first = store.launches("ana")[-1]
     assert (first.name, first.pinned, first.created_at) == ("train0", False, NOW)
-    store.pin_launch("ana", first.id)
-    renamed = store.rename_launch("ana", first.id, "my usual one")
+    store.change_launch("ana", first.id, pinned=True)
+    renamed = store.change_launch("ana", first.id, name="my usual one")
     assert (renamed.name, renamed.pinned) == ("my usual one", True)
     for number in range(3, 9):
         submit(store, f"train{number}", asked={"name": f"train{number}"}, now=after(number))
     names = [launch.name for launch in store.launches("ana")]
     assert names == ["train8", "train7", "train6", "train5", "train4", "my usual one"]
-    store.pin_launch("ana", first.id, False)
+    store.change_launch("ana", first.id, pinned=False)
     assert [launch.name for launch in store.launches("ana")] == names[:5]
     store.remove_launch("ana", store.launches("ana")[0].id)
     assert store.launches("ana")[0].name == "train7"
     somebody_elses = store.launches("ana")[0].id
-    for call in (store.pin_launch, store.remove_launch):
+    for call in (partial(store.change_launch, pinned=True), store.remove_launch):
         with pytest.raises(NotFound, match="no launch"):
             call("bob", somebody_elses)
     assert store.launches("bob") == []
+
+
+def test_a_launch_is_of_who_launched_it(store: Store) -> None:
+    many(store, 1, launched_by="chief", asked={"owner": "ana"})
+    assert store.launches("ana") == []
+    assert [launch.asked for launch in store.launches("chief")] == [{"owner": "ana"}]
+
+
+def test_so_many_launches_may_be_pinned(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "MOST_PINNED", 2)
+    for number in range(3):
+        submit(store, f"train{number}", asked={}, now=after(number))
+    third, *first = (launch.id for launch in store.launches("ana"))
+    for launch in (*first, first[0]):
+        store.change_launch("ana", launch, pinned=True)
+    with pytest.raises(RequestError, match="2 pinned launches, the most there may be"):
+        store.change_launch("ana", third, name="not even this", pinned=True)
+    assert store.launches("ana")[0].name == "train2"
+    store.change_launch("ana", first[0], pinned=False)
+    assert store.change_launch("ana", third, pinned=True).pinned
+
+
+def test_secrets_of_a_session_that_is_over_are_gone(store: Store) -> None:
+    env = {"HF_TOKEN": "hf_1", "LANG": "C"}
+    ended, waits = (submit(store, name, request=request(env=env)) for name in ("ended", "waits"))
+    store.move(ended.id, Status.CANCELLED, phase=Phase.CANCEL, now=after(1))
+    assert store.get(ended.id).request.env == {"HF_TOKEN": "", "LANG": "C"}
+    assert store.get(waits.id).request.env == env
 
 
 def test_two_people_change_one_thing(store: Store) -> None:

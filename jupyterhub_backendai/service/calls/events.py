@@ -13,9 +13,9 @@ from tornado.iostream import StreamClosedError
 
 from ..base import Handler
 from ..feed import BATCH, LIFETIME, Stream, event_of
+from ..owners import whose
 from ..places import Places
 from ..queries import StreamQuery
-from .sessions import whose
 
 MOST_STREAMS = 5000  # of everybody
 MOST_OWN = 30  # of one user; more tabs than anybody reads
@@ -33,7 +33,8 @@ class EventsHandler(Handler):
     _stream: Stream | None = None
 
     async def get(self) -> None:
-        owner = whose(self.read_query(StreamQuery).owner, self.caller)
+        query = self.read_query(StreamQuery)
+        owner = await whose(self.service, self.caller, query.owner)
         with self.service.streams.one(self.caller.name):
             await self._tell(owner)
 
@@ -41,8 +42,8 @@ class EventsHandler(Handler):
         self._stream = stream = Stream(owner)
         loop = asyncio.get_running_loop()
         ending = loop.call_later(LIFETIME, stream.end)
-        self.service.feed.add(stream)
         try:
+            await self.service.feed.add(stream)
             self.set_header("Content-Type", "text/event-stream")
             self.set_header("X-Accel-Buffering", "no")
             sent = await self._begin(owner)

@@ -20,12 +20,9 @@ class LaunchHandler(Handler):
 
     async def patch(self, id: str) -> None:
         change, launch = self.read_body(LaunchChange), _number(id)
-        db, store, owner = self.site.db, self.site.store, self.caller.name
+        write, owner = self.site.store.change_launch, self.caller.name
         try:
-            if change.name is not None:
-                row = await db(store.rename_launch, owner, launch, change.name)
-            if change.pinned is not None:
-                row = await db(store.pin_launch, owner, launch, change.pinned)
+            row = await self.site.db(write, owner, launch, name=change.name, pinned=change.pinned)
         except NotFound:
             raise _not_found() from None
         self.reply(LaunchRow.of(row))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from ...model.resolve import resolve
 from ...site.options import options_view
 from ..base import Handler
-from ..estimates import outlook_of
 from ..launching import context_of
 from ..queries import OptionsQuery
 from ..schemas import Options
@@ -26,4 +25,6 @@ class EstimateHandler(Handler):
     async def post(self) -> None:
         options = self.object_body()
         context = await context_of(self.service, self.caller, options, self.call.scope)
-        self.reply(await outlook_of(self.site, resolve(options, context), context))
+        request, asked_by = resolve(options, context), self.caller.name
+        estimates = self.service.estimates
+        self.reply(await estimates.of_request(self.site, asked_by, request, context))

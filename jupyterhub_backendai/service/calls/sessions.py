@@ -3,69 +3,79 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from ...model.status import FINAL, LIVE, Status
 from ...site.runtime import Site
 from ...store import Changed, Filter, HistoryFilter, NotFound, Session
-from ...store.history import HistoryOrder
-from ...store.queries import Order
-from ..auth import READ, Caller
+from ..auth import READ, SCOPES, Caller
 from ..base import Handler, Refused, not_found
 from ..ending import end
-from ..estimates import start_of
+from ..etags import etag, matches
 from ..launching import context_of, launch
-from ..queries import EndQuery, HistoryQuery, LookQuery, SessionQuery
+from ..owners import whose
+from ..queries import EndQuery, HistoryQuery, LookQuery, PageQuery, SessionQuery
 from ..schemas import (
     HistoryPage,
     HistoryRow,
     Launched,
+    Page,
     Rename,
     SessionDetail,
     SessionPage,
     SessionRow,
 )
 
-EVERYBODY = "*"
+R = TypeVar("R")
+ID = re.compile(r"[0-9a-f]{32}")
 
 
-class SessionsHandler(Handler):
+class Listing(Handler):
+    """Answers with a page of a list."""
+
+    async def reply_page(
+        self,
+        query: PageQuery,
+        page: type[Page],
+        row: Callable[[R], object],
+        find: Callable[..., tuple[Sequence[R], int]],
+        *wanted: object,
+    ) -> None:
+        """The rows that this call of the store finds, for the page that the query asks for."""
+        rows, total = await self.site.db(find, *wanted, **query.page())
+        items = [row(one) for one in rows]
+        self.reply(page(items=items, total=total, limit=query.limit, offset=query.offset))  # type: ignore[call-arg]
+
+
+class SessionsHandler(Listing):
     """All sessions that one may see, and new ones."""
 
     async def get(self) -> None:
         query = self.read_query(SessionQuery)
-        rows, total = await self.site.db(
-            self.site.store.list_sessions,
-            _wanted(query, self.caller),
-            order=cast(Order, query.sort.lstrip("-")),
-            descending=query.sort.startswith("-"),
-            limit=query.limit,
-            offset=query.offset,
-        )
-        self.reply(
-            SessionPage(
-                items=[SessionRow.of(row) for row in rows],
-                total=total,
-                limit=query.limit,
-                offset=query.offset,
-            )
-        )
+        wanted = _wanted(query, await whose(self.service, self.caller, query.owner))
+        find = self.site.store.list_sessions
+        await self.reply_page(query, SessionPage, SessionRow.of, find, wanted)
 
     async def post(self) -> None:
         options = self.object_body()
         context = await context_of(self.service, self.caller, options, self.call.scope)
-        sessions = await launch(self.site, options, context)
+        sessions = await launch(self.site, self.caller, options, context)
         self.reply(Launched(sessions=[SessionRow.of(session) for session in sessions]))
 
 
-class SessionHandler(Handler):
-    """One session, for its owner or for whoever may do the same for everybody."""
+class SessionHandler(Listing):
+    """One session, for its owner or for whoever may do the same for them."""
 
     async def get(self, id: str) -> None:
         session = await self.session(id)
-        wanted = self.read_query(LookQuery).estimate == "1" and session.status is Status.PENDING
-        await self.show(session, await start_of(self.site, session) if wanted else None)
+        start = None
+        if self.read_query(LookQuery).estimate == "1" and session.status is Status.PENDING:
+            estimates = self.service.estimates
+            start = await estimates.of_session(self.site, self.caller.name, session)
+        await self.show(session, start)
 
     async def patch(self, id: str) -> None:
         session = await self.session(id)
@@ -88,11 +98,16 @@ class SessionHandler(Handler):
         return await find(self.site, self.caller, id, self.call.scope)
 
     def wanted_version(self, session: Session) -> int | None:
-        """The version that `If-Match` asks for. Raises `Changed` for one that never was."""
-        wanted = self.request.headers.get("If-Match", "*").strip()
-        if wanted == "*":
+        """The version that `If-Match` asks for, if it does. Raises `Changed`, `Refused`."""
+        wanted = self.request.headers.get("If-Match")
+        if wanted is None or wanted.strip() == "*":
             return None
-        if wanted != _etag(session):
+        try:
+            same = matches(wanted, session.version)
+        except ValueError:
+            message = "Write the ETag as you read it, with its quotes."
+            raise Refused(400, "bad_etag", message, "If-Match") from None
+        if not same:
             raise Changed(session.id, session.version)
         return session.version
 
@@ -104,8 +119,11 @@ class SessionHandler(Handler):
             db(store.dependencies, session.id),
             db(store.dependents, session.id),
         )
-        self.set_header("Etag", _etag(session))
-        self.reply(SessionDetail.of_all(session, kernels, earlier, later, may_start_at))
+        self.set_header("Etag", etag(session.version))
+        readable = self.caller.may(READ, session.owner, session.owner_groups)
+        self.reply(
+            SessionDetail.of_all(session, kernels, earlier, later, may_start_at, readable=readable)
+        )
 
 
 class HistoryHandler(SessionHandler):
@@ -114,67 +132,42 @@ class HistoryHandler(SessionHandler):
     async def get(self, id: str) -> None:
         session = await self.session(id)
         query = self.read_query(HistoryQuery)
-        rows, total = await self.site.db(
-            self.site.store.history_page,
-            session.id,
-            HistoryFilter(**_named(query, HistoryFilter.__slots__)),
-            order=cast(HistoryOrder, query.sort.lstrip("-")),
-            descending=query.sort.startswith("-"),
-            limit=query.limit,
-            offset=query.offset,
-        )
-        self.reply(
-            HistoryPage(
-                items=[HistoryRow.of(row) for row in rows],
-                total=total,
-                limit=query.limit,
-                offset=query.offset,
-            )
-        )
+        wanted = HistoryFilter(**_named(query, HistoryFilter.__slots__))
+        find = self.site.store.history_page
+        await self.reply_page(query, HistoryPage, HistoryRow.of, find, session.id, wanted)
 
 
 async def find(site: Site, caller: Caller, id: str, scope: str) -> Session:
     """The session of this id, for who may do with it what needs `scope`. Raises `Refused`: 404
-    for one that the caller may not even see."""
+    for somebody else's with which the caller may do nothing at all."""
+    if not ID.fullmatch(id):
+        raise not_found()
     try:
         session = await site.db(site.store.get, id)
     except NotFound:
         raise not_found() from None
-    if not caller.may(READ, session.owner):
-        raise not_found()
-    if not caller.may(scope, session.owner):
+    may = {each: caller.may(each, session.owner, session.owner_groups) for each in SCOPES}
+    if may[scope]:
+        return session
+    if any(may.values()) or (caller.is_user and caller.name == session.owner):
         raise Refused(403, "missing_scope", f"Your token does not have the scope {scope}.")
-    return session
-
-
-def _etag(session: Session) -> str:
-    return f'"{session.version}"'
+    raise not_found()
 
 
 def _named(query: Any, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(query, name) for name in names}
 
 
-def _wanted(query: SessionQuery, caller: Caller) -> Filter:
+def _wanted(query: SessionQuery, owner: str | None) -> Filter:
     statuses = query.status
     if query.state is not None:
         group = LIVE if query.state == "live" else FINAL
         statuses = [s for s in (statuses or group) if s in group]
     return Filter(
-        owner=whose(query.owner, caller),
+        owner=owner,
         statuses=statuses,
         **_named(
             query,
             ("type", "resource_group", "project", "name", "submitted_from", "submitted_until"),
         ),
     )
-
-
-def whose(owner: str | None, caller: Caller) -> str | None:
-    """The owner that a list is of; None is everybody. Raises `Refused`."""
-    if owner == EVERYBODY:
-        if caller.may_all(READ):
-            return None
-    elif caller.may(READ, owner or caller.name):
-        return owner or caller.name
-    raise Refused(403, "not_yours", "You can see your own sessions only.", "owner")
