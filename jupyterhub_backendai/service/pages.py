@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><link rel="stylesheet" href="{hub}static/css/style.min.css"></head>
+<title>{title}</title><link rel="stylesheet" href="{hub}static/css/style.min.css">
+<script src="{hub}static/js/darkmode.js"></script></head>
 <body><main class="container py-4"><h1>{title}</h1>{html}</main></body></html>
 """
 
@@ -43,8 +44,8 @@ class Shown(HubOAuthenticated, RequestHandler):
         hub = f"'self' {self.hub_auth.hub_host}"
         self.set_header(
             "Content-Security-Policy",
-            f"default-src 'none'; style-src {hub}; img-src {hub} data:; font-src {hub}; "
-            f"form-action {hub}; base-uri 'none'; frame-ancestors 'none'",
+            f"default-src 'none'; style-src {hub}; script-src {hub}; img-src {hub} data:; "
+            f"font-src {hub}; form-action {hub}; base-uri 'none'; frame-ancestors 'none'",
         )
         self.finish(PAGE.format(title=escape(title), hub=escape(self.hub), html=html))
 

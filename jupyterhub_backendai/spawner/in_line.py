@@ -34,8 +34,13 @@ class Waiting:
     id: str
     name: str
     server: str
-    place: str
+    position: int | None
     reason: str
+
+    @property
+    def says(self) -> str:
+        """Its place in line, as a sentence."""
+        return queued_sentence(self.position)
 
 
 class HandedOver(Exception):
@@ -163,7 +168,7 @@ class InLine(OptionDoors):
             self.log.debug("%s", error)
             return []
         return [
-            Waiting(row.id, row.name, row.server_name, queued_sentence(row.position), row.reason)
+            Waiting(row.id, row.name, row.server_name, row.position, row.reason)
             for row in rows
             if row.driver is None
         ]

@@ -184,10 +184,11 @@ def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
     until_open(hub)
     visitor = sign_in(hub.url, "flo")
     page = visitor.get(f"{hub.url}/hub/spawn-pending/flo", timeout=30)
-    for text in (page.text, visitor.get(f"{hub.url}/hub/home", timeout=30).text):
-        assert "It is in line, #1. It starts by itself" in text
-        assert "Waiting for 0.5 CPU cores" in text
-        assert "did not start" not in text
+    home = visitor.get(f"{hub.url}/hub/home", timeout=30).text
+    assert "It is in line, #1. It starts by itself" in page.text
+    assert "<strong>mine</strong> #1<br>" in home
+    assert "Waiting for 0.5 CPU cores" in page.text
+    assert "Waiting for 0.5 CPU cores" in home
 
     # Another that waits is cancelled from its page, by a link and a button.
     assert hub.launch("flo", {"name": "other"}, "other").status_code == 202

@@ -288,8 +288,8 @@ async def test_what_waits_by_itself_is_told_with_its_reason(template: str) -> No
     """From the database, through the spawner, for every page that the Hub shows meanwhile."""
 
     async def waiting() -> list[Waiting]:
-        mine = Waiting("0" * 32, "lab<4>", "lab4", "It is in line, #2.", "Waiting for <1> core.")
-        return [Waiting("1" * 32, "another", "another", "It is in line.", ""), mine]
+        mine = Waiting("0" * 32, "lab<4>", "lab4", 2, "Waiting for <1> core.")
+        return [Waiting("1" * 32, "another", "another", None, ""), mine]
 
     spawner = SimpleNamespace(name="lab4", display_name="", ready=False, waiting=waiting)
     user = person("mkim", all_spawners=lambda **_: [])
@@ -301,7 +301,7 @@ async def test_what_waits_by_itself_is_told_with_its_reason(template: str) -> No
             default_server=spawner, url="/hub/spawn/mkim",
         )
     )  # fmt: skip
-    assert "It is in line, #2." in html
+    assert ("lab&lt;4&gt;</strong> #2" if template == "home.html" else "in line, #2.") in html
     assert "Waiting for &lt;1&gt; core." in html
     assert f'href="/services/backendai/sessions/{"0" * 32}/end"' in html
     assert ("another" in html) is (template == "home.html")
