@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import docker
+import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import CancellableStream
 from traitlets.log import get_logger
@@ -16,6 +18,7 @@ from urllib3.exceptions import HTTPError
 
 from .base import AgentUnreachable, ContainerGone, EngineError
 from .docker_files import NotPlain, look, open_plain
+from .docker_tail import last_lines
 from .logs import CHUNK, LogPart, cut
 from .saved_logs import COMMAND, LogShelf
 from .settings import LOG_MAX, OUTPUT_DIR
@@ -64,7 +67,8 @@ def _asking(host: DockerHost) -> Iterator[None]:
 
 
 class DockerLog:
-    """What a container wrote, its standard output and error as one. Raises `ContainerGone`."""
+    """What a container wrote, its standard output and error as one, or its output alone. Raises
+    `ContainerGone`."""
 
     def __init__(self, client: docker.APIClient, container: str, part: LogPart) -> None:
         self._part = part
@@ -72,18 +76,11 @@ class DockerLog:
             self._plain = bool(client.inspect_container(container)["Config"]["Tty"])
         except NotFound as error:
             raise ContainerGone(f"container {container} is not there") from error
-        # Docker's own client reads a piece at a time, which is a line: ten times as slow.
-        self._response = client.get(
-            f"{client.base_url}/v{client.api_version}/containers/{quote(container, safe='')}/logs",
-            params=_parameters(part),
-            stream=True,
-            timeout=(CALL_TIMEOUT, None if part.follow else CALL_TIMEOUT),
-        )
-        if not self._response.ok:
-            said = self._response.text[:500]  # which reads all of it, and frees the connection
-            if self._response.status_code == 404:
-                raise ContainerGone(f"container {container} is not there")
-            raise EngineError(f"Docker gives no log: {said}")
+        ask = partial(_ask, client, container)
+        parameters = _parameters(part)
+        if part.output_only and part.tail and not self._plain:
+            parameters |= last_lines(part.tail, parameters, lambda more: _pieces(ask(more)))
+        self._response = ask(parameters)
 
     def __iter__(self) -> Iterator[bytes]:
         chunks = self._response.raw.stream(CHUNK)
@@ -103,10 +100,33 @@ class DockerLog:
             CancellableStream(None, self._response).close()
 
 
+def _ask(
+    client: docker.APIClient, container: str, parameters: Mapping[str, Any]
+) -> requests.Response:
+    # Docker's own client reads a piece at a time, which is a line: ten times as slow.
+    response = client.get(
+        f"{client.base_url}/v{client.api_version}/containers/{quote(container, safe='')}/logs",
+        params=parameters,
+        stream=True,
+        timeout=(CALL_TIMEOUT, None if parameters["follow"] else CALL_TIMEOUT),
+    )
+    if not response.ok:
+        said = response.text[:500]  # which reads all of it, and frees the connection
+        if response.status_code == 404:
+            raise ContainerGone(f"container {container} is not there")
+        raise EngineError(f"Docker gives no log: {said}")
+    return response
+
+
+def _pieces(response: requests.Response) -> Iterator[bytes]:
+    with closing(response):
+        yield from without_headers(response.raw.stream(CHUNK))
+
+
 def _parameters(part: LogPart) -> dict[str, Any]:
     return {
         "stdout": 1,
-        "stderr": 1,
+        "stderr": int(not part.output_only),
         "follow": int(part.follow),
         "tail": "all" if part.tail is None else part.tail,
         "since": 0 if part.since is None else f"{part.since.timestamp():.9f}",

@@ -47,8 +47,8 @@ class LogShelf:
     def open(
         self, session_id: str, kernel: str, part: LogPart, kind: str = CONTAINER
     ) -> SavedLog | None:
-        """A part of a saved log; None where nothing was saved. Times are not kept: `since` says
-        nothing of it."""
+        """A part of a saved log; None where nothing was saved. Times are not kept: there is no
+        `since` of it."""
         try:
             file = self.path(session_id, kernel, kind).open("rb")
         except FileNotFoundError:

@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import os
 import re
-from collections import Counter
 from collections.abc import Callable
 
 from jupyterhub.services.auth import HubOAuth
@@ -18,9 +17,9 @@ from traitlets.log import get_logger
 from ..site.runtime import Site
 from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
-from .calls.events import EventsHandler
+from .calls.events import EventsHandler, stream_places
 from .calls.launches import LaunchesHandler, LaunchHandler
-from .calls.logs import LogsHandler
+from .calls.logs import LogsHandler, log_places
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .estimates import Estimates
@@ -60,7 +59,7 @@ class Service:
         self.parts = Parts(config)
         self.estimates = Estimates()
         self.feed = Feed()
-        self.streams: Counter[str] = Counter()  # of events that are open, by who reads them
+        self.streams, self.logs = stream_places(), log_places()
         self.runner = Runner()
         self._opening: asyncio.Task[None] | None = None
 

@@ -13,6 +13,7 @@ from .schemas import Part
 
 MOST_ITEMS = 200  # of one page
 MOST_OFFSET = 10**9
+MOST_LINES = 100_000  # of a log's end
 
 Limit = Annotated[int, Field(ge=1, le=MOST_ITEMS, description="How many, at most.")]
 Offset = Annotated[int, Field(ge=0, le=MOST_OFFSET, description="How many to leave out.")]
@@ -105,18 +106,28 @@ class HistoryQuery(PageQuery):
 class LogQuery(Part):
     """Which part of which log."""
 
-    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = "main1"
+    kernel: Annotated[str, Field(pattern=r"^[a-z]{1,16}[0-9]{1,4}$")] = Field(
+        default="main1", description="Which container."
+    )
     kind: Literal["all", "command"] = Field(
         default="all", description="`command`: what the command of a batch session wrote, alone."
     )
-    tail: Annotated[int, Field(ge=0, le=10**7)] | None = Field(
+    tail: Annotated[int, Field(ge=0, le=MOST_LINES)] | None = Field(
         default=None, description="The last lines, so many."
     )
-    since: AwareDatetime | None = Field(default=None, description="What was written since.")
-    offset: Offset = 0
-    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET, description="Bytes, at most.")] | None = None
+    since: Moment | None = Field(
+        default=None, description="What was written since; while the container is there."
+    )
+    offset: Annotated[int, Field(ge=0, le=MOST_OFFSET)] = Field(
+        default=0, description="How many bytes to leave out."
+    )
+    limit: Annotated[int, Field(ge=1, le=MOST_OFFSET)] | None = Field(
+        default=None, description="Bytes, at most."
+    )
     follow: Literal["0", "1"] = Field(
-        default="0", description="`1`: goes on for as long as the container runs."
+        default="0",
+        description="`1`: waits for the container, and goes on for as long as it runs, a quarter "
+        "of an hour at most.",
     )
     search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="Only lines that have this in them, as a JSON object each."

@@ -109,7 +109,7 @@ CALLS: tuple[Call, ...] = (
     Call(
         "logs", "GET", f"{ONE}/logs", "What a container of a session wrote; what is no text in it "
         "is escaped.", Who.OWNER, READ, query=queries.LogQuery,
-        media=("text/plain", "application/x-ndjson"), errors=(429,),
+        media=("text/plain", "application/x-ndjson"), errors=(409, 429),
     ),
     Call(
         "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",

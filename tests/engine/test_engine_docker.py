@@ -58,7 +58,8 @@ class Running:
 
     async def start(self) -> None:
         job = BatchJob(self.command)
-        facts = session({}, session_id=self.session_id, command=("sleep", "1000"), batch=job)
+        server = ("sh", "-c", "echo the server; echo its errors >&2; exec sleep 1000")
+        facts = session({}, session_id=self.session_id, command=server, batch=job)
         facts = replace(facts, request=facts.request.model_copy(update={"image": IMAGE}))
         settings = container_settings(facts, ImageFacts(IMAGE, (), {}), self.site)
         settings = replace(settings, memory=self.memory, memory_swap=self.memory)
@@ -150,6 +151,19 @@ async def test_parts_of_the_log(running: Running) -> None:
     assert len(head) == 3000
     assert await running.read(LogPart(offset=1000, limit=1500)) == head[1000:2500]
     assert await running.read(LogPart(since=datetime.now(timezone.utc))) == b""
+    whole = await running.read(LogPart(limit=3000))
+    assert b"the server\n" in whole
+    assert b"its errors\n" in whole
+    # The command's alone, and the last lines of it.
+    output = await running.read(LogPart(limit=3000, output_only=True))
+    assert output.startswith(b"[backendai] ")
+    assert b"first\nrubbish" in output
+    assert b"the server\n" not in output
+    for follow in (False, True):
+        part = LogPart(tail=4, output_only=True, follow=follow)
+        assert await running.read(part) == tail
+    everything = LogPart(tail=10**5 + 1000, output_only=True, limit=3000)
+    assert await running.read(everything) == output
     # A log that nobody writes to any more ends, followed or not.
     assert await running.read(LogPart(tail=4, follow=True)) == tail
     log = running.engine.open_log(AGENT, running.id, LogPart(tail=9))

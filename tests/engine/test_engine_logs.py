@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,10 @@ from hypothesis import strategies as st
 
 from jupyterhub_backendai.engine.base import EngineBusy, EngineError
 from jupyterhub_backendai.engine.docker_logs import without_headers
+from jupyterhub_backendai.engine.docker_tail import SPARE, last_lines
 from jupyterhub_backendai.engine.logs import (
+    SLICE,
+    Finder,
     Hit,
     LogPart,
     Readable,
@@ -55,9 +59,24 @@ rubbish = st.binary(max_size=80) | st.text(max_size=40).map(str.encode)
         (b"\xff\x00\x07", "\\xff\\x00\\x07"),
         (b"\x1b[31mred\x1b]0;title\x07", "\\x1b[31mred\\x1b]0;title\\x07"),
         (b"10%\r20%\rdone\r\n", "10%\n20%\ndone\n"),
-        ("a\u202eb\u2066c\x9b".encode(), "a\\u202eb\\u2066c\\x9b"),
+        ("a\u202eb\u2066c\u061c\x9b".encode(), "a\\u202eb\\u2066c\\u061c\\x9b"),
+        ("a\u2028b\u2029c\x85".encode(), "a\\u2028b\\u2029c\\x85"),
+        ("a\u200b\u200f\u2060\u2064\ufeff".encode(), "a\\u200b\\u200f\\u2060\\u2064\\ufeff"),
+        ("a\U000e0041\U000e007f".encode(), "a\\U000e0041\\U000e007f"),
+        (b"\xed\xa0\x80 \xed\xb2\x80", "\\xed\\xa0\\x80 \\xed\\xb2\\x80"),
     ],
-    ids=["utf8", "half", "binary", "escape", "returns", "direction"],
+    ids=[
+        "utf8",
+        "half",
+        "binary",
+        "escape",
+        "returns",
+        "direction",
+        "lines",
+        "unseen",
+        "tags",
+        "surrogates",
+    ],
 )
 def test_what_a_reader_gets(data: bytes, text: str) -> None:
     assert readable(data) == text
@@ -70,6 +89,32 @@ async def test_text_is_the_same_in_whatever_chunks(data: bytes, parts: list[int]
     assert "".join(pieces) == whole
     assert not any(ord(c) < 32 and c not in "\t\n" for c in whole)
     assert not any(0x7F <= ord(c) < 0xA0 for c in whole)
+
+
+async def test_nothing_of_it_is_done_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Binary rubbish is the slowest."""
+    seen: list[tuple[type, int, int]] = []
+
+    def spied(kind: type, feed: Any) -> Any:
+        def spying(self: Any, data: bytes, final: bool = False) -> Any:
+            seen.append((kind, threading.get_ident(), len(data)))
+            return feed(self, data, final)
+
+        return spying
+
+    for kind in (Readable, Finder):
+        monkeypatch.setattr(kind, "feed", spied(kind, kind.feed))
+    rubbish = [b"\xff\x00\n" * 87_000] * 2
+    for kind, reading in (
+        (Readable, as_text(stream(rubbish))),
+        (Finder, search(stream(rubbish), "needle")),
+    ):
+        seen.clear()
+        async for _ in reading:
+            pass
+        assert threading.get_ident() not in {thread for _, thread, _ in seen}
+        fed = [size for of, _, size in seen if of is kind]
+        assert (max(fed), sum(fed)) == (SLICE, 2 * 261_000)
 
 
 def test_text_comes_at_once() -> None:
@@ -97,6 +142,15 @@ async def test_lines_are_found(parts: list[int]) -> None:
     ]  # fmt: skip
     assert await hits(data, "nothing", parts) == []
     assert [hit.line for hit in await hits(data, "GRÜN", parts)] == [5]
+
+
+@given(sizes, st.integers(0, 60))
+async def test_what_is_left_out_is_counted(parts: list[int], offset: int) -> None:
+    data = b"a needle\nnone\nneedle two\n" + b"needle three\n" * 2
+    every = await hits(data, "needle", parts)
+    assert [(hit.line, hit.offset) for hit in every] == [(1, 0), (3, 14), (4, 25), (5, 38)]
+    found = [hit async for hit in search(stream(in_chunks(data, parts)), "needle", offset)]
+    assert found == [hit for hit in every if hit.offset >= offset]
 
 
 async def test_one_long_line_is_not_kept_whole() -> None:
@@ -132,6 +186,33 @@ def test_docker_s_headers_are_taken_out(pieces: list[tuple[int, bytes]], parts: 
     )
     found = b"".join(without_headers(iter(in_chunks(data, parts))))
     assert found == b"".join(piece for _, piece in pieces)
+
+
+@given(st.integers(1, 9), st.integers(0, 12), sizes, st.booleans())
+def test_the_last_lines_of_one_stream_are_since_the_first_of_them(
+    lines: int, there: int, parts: list[int], noisy: bool
+) -> None:
+    """Docker's side is a stand-in: its `tail` counts lines of the other stream as well."""
+    stamps = [f"2026-12-01T09:00:{number:02}.{number:09}Z" for number in range(there)]
+    text = "".join(f"{stamp} {'x' * 50 * (int(stamp[-2]) % 2)}\n" for stamp in stamps).encode()
+    asked: list[Any] = []
+
+    def read(parameters: dict[str, Any]) -> Iterator[bytes]:
+        assert (parameters["timestamps"], parameters["follow"]) == (1, 0)
+        asked.append(parameters["tail"])
+        hidden = noisy and len(asked) == 1
+        return iter([] if hidden else in_chunks(text, parts))
+
+    found = last_lines(lines, {"since": "5.5", "follow": 1, "tail": lines}, read)
+    assert asked == ([4 * lines + SPARE] if lines <= there and not noisy else asked[:1] + ["all"])
+    first = there - lines
+    assert found["tail"] == "all"
+    if first < 0:
+        assert found["since"] == "5.5"
+    else:
+        seconds, _, fraction = found["since"].partition(".")
+        moment = datetime.fromtimestamp(int(seconds), timezone.utc)
+        assert (moment.second, fraction) == (first, f"{first:09}")
 
 
 # ---- saved ---------------------------------------------------------------------------------------

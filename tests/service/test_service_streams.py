@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -14,13 +14,22 @@ import pytest
 
 from jupyterhub_backendai.engine.base import AgentUnreachable, ContainerGone, EngineBusy
 from jupyterhub_backendai.engine.logs import LogPart
-from jupyterhub_backendai.service import feed
+from jupyterhub_backendai.service import feed, logs
 from jupyterhub_backendai.service.calls import logs as logs_call
 from jupyterhub_backendai.service.logs import READERS
+from jupyterhub_backendai.store import Unavailable
 
 from .running import Running, keep_log, launch, until_open
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("it did not come to pass in time")
 
 
 class Events:
@@ -94,12 +103,8 @@ async def test_a_stream_beats_while_nothing_happens_and_its_end_is_noticed(
         assert (await stream.reply.content.readline()) == feed.BEAT.splitlines(True)[0]
         assert len(service.service.feed) == 1
         stream.reply.close()
-        for _ in range(200):
-            if not len(service.service.feed):
-                break
-            await asyncio.sleep(0.02)
-    assert len(service.service.feed) == 0
-    assert service.service.streams["alice"] == 0
+        await until(lambda: not len(service.service.feed))
+    assert not service.service.streams.taken
 
 
 async def test_one_user_has_so_many_streams_and_a_slow_one_ends(service: Running) -> None:
@@ -133,7 +138,8 @@ async def test_logs(service: Running) -> None:
     session = await launch(service, "alice", {"name": "noisy"})
     path = f"api/sessions/{session['id']}/logs"
     reply = await service.call("GET", path, "alice")
-    assert (reply.status, reply.json["errors"][0]["code"]) == (404, "no_log")
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "not_started")
+    assert "it is PENDING" in reply.json["errors"][0]["message"]
     keep_log(service, session["id"], b"first\n\x1b[31mred\xff\nthird has a needle\nlast\n")
     reply = await service.call("GET", path, "alice")
     assert (reply.status, reply.headers["Content-Type"]) == (200, "text/plain; charset=utf-8")
@@ -149,10 +155,19 @@ async def test_logs(service: Running) -> None:
     assert json.loads(found.json) == {"line": 3, "offset": 16, "text": "third has a needle"}
     saved = await service.call("GET", path, "alice", params={"download": "1"})
     assert 'filename="noisy-logs-main1.txt"' in saved.headers["Content-Disposition"]
+    for params in ({"search": "R", "offset": "5"}, {"search": "R", "limit": "30", "offset": "6"}):
+        found = await service.call("GET", path, "alice", params=params)
+        hits = [json.loads(line) for line in found.json.splitlines()]
+        assert [(hit["line"], hit["offset"]) for hit in hits] == [(2, 6), (3, 16)]
     for params in ({"kernel": "../x"}, {"tail": "-1"}, {"since": "yesterday"}, {"limit": "0"}):
         assert (await service.call("GET", path, "alice", params=params)).status == 400
-    reply = await service.call("GET", path, "alice", params={"kind": "command"})
-    assert reply.status == 404
+    for params, status, field in (
+        ({"kind": "command", "follow": "1"}, 404, "kind"),
+        ({"kernel": "sub1", "follow": "1"}, 404, ""),
+        ({"since": "2040-01-01T00:00:00Z"}, 400, "since"),
+    ):
+        reply = await service.call("GET", path, "alice", params=params)
+        assert (reply.status, reply.json["errors"][0]["field"]) == (status, field)
     assert (await service.call("GET", path, "bob")).status == 404
 
 
@@ -171,29 +186,25 @@ async def test_a_log_that_is_larger_than_memory_should_be(service: Running) -> N
     assert size == 20_000_000
     async with service.client.get(url, headers=headers) as reply:
         await reply.content.readany()  # and goes away
-    for _ in range(200):
-        if not READERS._busy:
-            break
-        await asyncio.sleep(0.02)
-    assert READERS._busy == 0  # its thread is free again
+    await until(lambda: not READERS._busy)  # its thread is free again
 
 
-async def test_a_live_log_that_waits_breaks_off_or_cannot_be_had(
-    service: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The engine's side is a stand-in here: what a real one does is tested beside it."""
-    await until_open(service)
-    site = service.service.parts.site
-    session = await launch(service, "alice", {})
-    service.store.set_kernel(session["id"], role="main", agent="local", container_id="c0ffee")
-    path = f"api/sessions/{session['id']}/logs"
-    ended = asyncio.Event()
-    script: list[bytes | Exception | None] = []
+class Live:
+    """A stand-in for the engine's side of a live log: what a real one does is tested beside it.
 
-    async def open_log(agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
+    Each step of `script` is bytes that come, an error, or None: nothing more comes.
+    """
+
+    def __init__(self) -> None:
+        self.script: list[bytes | Exception | None] = []
+        self.ended = asyncio.Event()
+        self.parts: list[LogPart] = []
+
+    async def open_log(self, agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
         assert (agent, container) == ("local", "c0ffee")
+        self.parts.append(part)
         try:
-            for step in script:
+            for step in self.script:
                 if step is None:
                     await asyncio.Event().wait()
                 elif isinstance(step, Exception):
@@ -201,32 +212,135 @@ async def test_a_live_log_that_waits_breaks_off_or_cannot_be_had(
                 else:
                     yield step
         finally:
-            ended.set()
+            self.ended.set()
 
-    monkeypatch.setattr(site.engine, "open_log", open_log)
+
+@pytest.fixture
+def live(service: Running, monkeypatch: pytest.MonkeyPatch) -> Live:
+    made = Live()
+    monkeypatch.setattr(service.service.parts.site.engine, "open_log", made.open_log)
+    return made
+
+
+def make_container(service: Running, session: dict[str, Any]) -> str:
+    """The path of the log of a container that runs."""
+    service.store.set_kernel(session["id"], role="main", agent="local", container_id="c0ffee")
+    return f"api/sessions/{session['id']}/logs"
+
+
+@asynccontextmanager
+async def reading(
+    service: Running, who: str, path: str, **params: str
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    headers = {"Authorization": f"token {service.tokens[who]}"}
+    async with service.client.get(service.url + path, headers=headers, params=params) as reply:
+        yield reply
+
+
+async def test_a_live_log_that_waits_breaks_off_or_cannot_be_had(
+    service: Running, live: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = make_container(service, await launch(service, "alice", {}))
     for error, status, code in (
         (AgentUnreachable("no answer"), 503, "agent_unreachable"),
         (EngineBusy("too many"), 429, "busy"),
-        (ContainerGone("gone"), 404, "no_log"),
+        (ContainerGone("gone"), 409, "not_started"),
+        (Unavailable("the disk is full"), 503, "unavailable"),
     ):
-        script[:] = [error]
+        live.script[:] = [error]
         reply = await service.call("GET", path, "alice")
         assert (reply.status, reply.json["errors"][0]["code"]) == (status, code)
 
-    script[:] = [b"one\n", AgentUnreachable("no answer")]
-    with pytest.raises(aiohttp.ClientPayloadError):  # not an end that looks like one
-        await service.call("GET", path, "alice")
+    for error in (AgentUnreachable("no answer"), Unavailable("the disk is full")):
+        live.script[:] = [b"one\n", error]
+        with pytest.raises(aiohttp.ClientPayloadError):  # not an end that looks like one
+            await service.call("GET", path, "alice")
 
     monkeypatch.setattr(logs_call, "QUIET", 0.01)
     for begin in ([], [b"one\n"]):
-        ended.clear()
-        script[:] = [*begin, None]
-        headers = {"Authorization": f"token {service.tokens['alice']}"}
-        url, query = service.url + path, {"follow": "1"}
-        async with service.client.get(url, headers=headers, params=query) as reply:
+        live.ended.clear()
+        live.script[:] = [*begin, None]
+        async with reading(service, "alice", path, follow="1") as reply:
             assert reply.status == 200  # told before there is a first line
             if begin:
                 assert await reply.content.readline() == b"one\n"
             reply.close()
-        await asyncio.wait_for(ended.wait(), 10)  # nobody reads on for a client that left
+        await asyncio.wait_for(live.ended.wait(), 10)  # nobody reads on for a client that left
+    assert "Uncaught" not in caplog.text
+
+
+async def test_a_log_that_is_followed_waits_for_its_container(
+    service: Running, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs_call, "QUIET", 0.01)
+    monkeypatch.setattr(logs, "LOOK_INTERVAL", 0.01)
+    batch = {"type": "batch", "batch": {"command": "true"}}
+    session = await launch(service, "alice", batch)
+    path = f"api/sessions/{session['id']}/logs"
+    live.script[:] = [b"hello\n"]
+    async with reading(service, "alice", path, follow="1", kind="command", offset="2") as reply:
+        assert reply.status == 200
+        make_container(service, session)
+        assert await reply.read() == b"hello\n"
+    assert live.parts == [LogPart(offset=2, follow=True, output_only=True)]
+
+    session = await launch(service, "alice", batch)
+    path = f"api/sessions/{session['id']}"
+    async with reading(service, "alice", f"{path}/logs", follow="1") as reply:
+        assert reply.status == 200
+        assert (await service.call("DELETE", path, "alice")).status == 202
+        assert await reply.read() == b""
+    assert (await service.call("GET", f"{path}/logs?follow=1", "alice")).status == 404
+
+
+async def test_what_is_followed_ends_in_time(
+    service: Running, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logs_call, "LIFETIME", 0.2)
+    path = make_container(service, await launch(service, "alice", {}))
+    live.script[:] = [b"one\n", None]
+    reply = await service.call("GET", path, "alice", params={"follow": "1"})
+    assert (reply.status, reply.json) == (200, "one\n")
+    assert live.ended.is_set()
+    live.script[:] = [b"more\n"] * 100_000
+    before = time.monotonic()
+    await service.call("GET", path, "alice", params={"follow": "1"})
+    assert time.monotonic() - before < 5
+    waits = await launch(service, "alice", {})
+    path = f"api/sessions/{waits['id']}/logs"
+    reply = await service.call("GET", path, "alice", params={"follow": "1"})
+    assert (reply.status, reply.json) == (200, "")
+
+
+async def test_one_user_reads_so_many_logs_at_a_time(
+    service: Running, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hers = make_container(service, await launch(service, "alice", {}))
+    his = make_container(service, await launch(service, "bob", {}))
+    live.script[:] = [b"one\n", None]
+    async with AsyncExitStack() as stack:
+        for _ in range(logs_call.MOST_OWN):
+            reply = await stack.enter_async_context(reading(service, "alice", hers))
+            assert reply.status == 200
+        more = await service.call("GET", hers, "alice")
+        assert (more.status, more.json["errors"][0]["code"]) == (429, "too_many_logs")
+        assert await service.status_of_stream(his, "bob", {}) == 200
+        reply.close()
+        await until(lambda: service.service.logs.taken["alice"] < logs_call.MOST_OWN)
+        assert await service.status_of_stream(hers, "alice", {}) == 200
+
+
+async def test_whoever_takes_nothing_is_cut_off(
+    service: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A socket that nobody reads from is full at some time."""
+    monkeypatch.setattr(logs_call, "PATIENCE", 0.2)
+    session = await launch(service, "alice", {})
+    keep_log(service, session["id"], b"x" * 30_000_000)
+    async with reading(service, "alice", f"api/sessions/{session['id']}/logs") as reply:
+        assert reply.status == 200
+        await until(lambda: not service.service.logs.taken and not READERS._busy)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await reply.read()
+    assert "takes nothing" in caplog.text
     assert "Uncaught" not in caplog.text

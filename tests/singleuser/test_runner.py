@@ -295,6 +295,18 @@ def test_only_the_end_of_much_output_is_kept(batch: Batch) -> None:
     assert batch.container_log.count("\n") >= 20_001, "the container's log has all of it"
 
 
+def test_standard_output_is_the_command_s_alone(batch: Batch, tmp_path: Path) -> None:
+    talks = "sh -c 'echo server says; touch said; exec sleep 1000'"
+    with (tmp_path / "stdout").open("wb") as stdout:
+        batch.start("echo oops >&2; echo hello", server=talks, stdout=stdout.fileno(), go=False)
+        wait_for((batch.root / "work" / "said").exists)
+        batch.go()
+        batch.end()
+    assert (tmp_path / "stdout").read_bytes() == batch.output
+    assert "oops\nhello\n" in batch.output.decode()
+    assert batch.container_log == "server says\n"
+
+
 def test_output_that_nobody_takes_does_not_hold_it_up(batch: Batch) -> None:
     reading, writing = os.pipe()
     try:

@@ -11,13 +11,20 @@ import asyncio
 
 from tornado.iostream import StreamClosedError
 
-from ..base import Handler, Refused
+from ..base import Handler
 from ..feed import BATCH, LIFETIME, Stream, event_of
 from ..owners import whose
+from ..places import Places
 from ..queries import StreamQuery
 
 MOST_STREAMS = 5000  # of everybody
 MOST_OWN = 30  # of one user; more tabs than anybody reads
+
+
+def stream_places() -> Places:
+    """Room for streams of events."""
+    told = "Close some of your other pages first."
+    return Places(MOST_OWN, MOST_STREAMS, "too_many_streams", told)
 
 
 class EventsHandler(Handler):
@@ -28,8 +35,11 @@ class EventsHandler(Handler):
     async def get(self) -> None:
         query = self.read_query(StreamQuery)
         owner = await whose(self.service, self.caller, query.owner)
+        with self.service.streams.one(self.caller.name):
+            await self._tell(owner)
+
+    async def _tell(self, owner: str | None) -> None:
         self._stream = stream = Stream(owner)
-        self._count()
         loop = asyncio.get_running_loop()
         ending = loop.call_later(LIFETIME, stream.end)
         self.service.feed.add(stream)
@@ -46,13 +56,6 @@ class EventsHandler(Handler):
         finally:
             ending.cancel()
             self.service.feed.remove(stream)
-            self.service.streams[self.caller.name] -= 1
-
-    def _count(self) -> None:
-        mine = self.service.streams
-        if len(self.service.feed) >= MOST_STREAMS or mine[self.caller.name] >= MOST_OWN:
-            raise Refused(429, "too_many_streams", "Close some of your other pages first.")
-        mine[self.caller.name] += 1
 
     async def _begin(self, owner: str | None) -> int:
         """Brings the client up to date; the number of the last change that it knows then."""

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import asdict
 
 from tornado.iostream import StreamClosedError
 
+from ..._within import within
 from ...engine.base import EngineBusy, EngineError
 from ...engine.logs import LogPart, as_text, search
-from ...store import Kernel, Session
+from ...store import Session, Unavailable
 from ..base import Refused
-from ..logs import NoLog, chunks
+from ..feed import LIFETIME
+from ..logs import NoCommand, NoLog, NoTimes, NotStarted, chunks
+from ..places import Places
 from ..queries import LogQuery
 from .sessions import SessionHandler
 
 QUIET = 2.0  # seconds without a byte after which a client is told that there is a log
+PATIENCE = 60.0  # seconds in which a client takes something, or is cut off
+AT_ONCE = 64 * 1024  # characters written at once, of which a client is to take some in time
+MOST_LOGS = 200  # of everybody
+MOST_OWN = 8  # of one user
+
+
+def log_places() -> Places:
+    """Room for logs that are read."""
+    told = f"At most {MOST_OWN} logs are read by one user at a time. Close one first."
+    return Places(MOST_OWN, MOST_LOGS, "too_many_logs", told)
 
 
 class LogsHandler(SessionHandler):
@@ -30,29 +44,25 @@ class LogsHandler(SessionHandler):
     async def get(self, id: str) -> None:
         session = await self.session(id)
         query = self.read_query(LogQuery)
-        kernel = await self._kernel(session, query.kernel)
-        self._writing = asyncio.ensure_future(self._send(session, kernel, query))
-        try:
-            await self._writing
-        except asyncio.CancelledError:
-            if not self._left:
-                raise
+        with self.service.logs.one(self.caller.name):
+            self._writing = asyncio.ensure_future(self._send(session, query))
+            try:
+                await self._writing
+            except asyncio.CancelledError:
+                if not self._left:
+                    raise
 
-    async def _kernel(self, session: Session, name: str) -> Kernel:
-        for kernel in await self.site.db(self.site.store.kernels, session.id):
-            if kernel.name == name:
-                return kernel
-        raise _no_log()
-
-    async def _send(self, session: Session, kernel: Kernel, query: LogQuery) -> None:
-        part = LogPart(query.tail, query.since, query.offset, query.limit, query.follow == "1")
-        async with aclosing(chunks(self.site, session, kernel, query.kind, part)) as raw:  # type: ignore[type-var]
+    async def _send(self, session: Session, query: LogQuery) -> None:
+        log = chunks(self.site, session, query.kernel, _part(query))
+        async with aclosing(log) as raw:  # type: ignore[type-var]
             text = _found(raw, query) if query.search else as_text(raw)
-            async with aclosing(text) as pieces:  # type: ignore[type-var]
-                await self._write_all(pieces, session, kernel, query)
+            async with aclosing(text) as made:  # type: ignore[type-var]
+                pieces = _for_a_while(made) if query.follow == "1" else made
+                async with aclosing(pieces) as coming:  # type: ignore[type-var]
+                    await self._write_all(coming, session, query)
 
     async def _write_all(
-        self, pieces: AsyncIterator[str], session: Session, kernel: Kernel, query: LogQuery
+        self, pieces: AsyncIterator[str], session: Session, query: LogQuery
     ) -> None:
         coming = asyncio.ensure_future(_next(pieces))
         try:
@@ -60,28 +70,40 @@ class LogsHandler(SessionHandler):
             await asyncio.wait({coming}, timeout=QUIET)
             if coming.done() and (error := coming.exception()) is not None:
                 raise _refused(error) from None
-            self._head(session, kernel, query)
+            self._head(session, query)
             await self.flush()
             while (piece := await coming) is not None:
-                self.write(piece)
-                await self.flush()
+                for at in range(0, len(piece), AT_ONCE):
+                    self.write(piece[at : at + AT_ONCE])
+                    await within(PATIENCE, self.flush())
                 coming = asyncio.ensure_future(_next(pieces))
         except StreamClosedError:
             return
-        except EngineError as error:
-            # Too late for a status: the client sees that the answer breaks off.
-            self.service.log.warning("A log broke off: %s", error)
-            self.detach().close()
+        except asyncio.TimeoutError:
+            self._break_off("its reader takes nothing")
+        except (EngineError, Unavailable) as error:
+            if not self._headers_written:
+                raise
+            self._break_off(error)
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
-    def _head(self, session: Session, kernel: Kernel, query: LogQuery) -> None:
+    def _break_off(self, why: object) -> None:
+        """Too late for a status: the client sees that the answer has no end."""
+        self.service.log.warning("A log broke off: %s", why)
+        self.detach().close()
+
+    def _head(self, session: Session, query: LogQuery) -> None:
+        # What the system holds for a client hides that it takes nothing.
+        stream = self.request.connection.stream  # type: ignore[union-attr]
+        if not stream.closed():
+            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, AT_ONCE)
         kind = "application/x-ndjson" if query.search else "text/plain"
         self.set_header("Content-Type", f"{kind}; charset=utf-8")
         self.set_header("X-Accel-Buffering", "no")
         if query.download == "1":
-            name = f"{session.name}-logs-{kernel.name}.txt"  # ASCII without quotes, by our rules
+            name = f"{session.name}-logs-{query.kernel}.txt"  # ASCII without quotes, by our rules
             self.set_header("Content-Disposition", f'attachment; filename="{name}"')
 
     def on_connection_close(self) -> None:
@@ -90,8 +112,31 @@ class LogsHandler(SessionHandler):
             self._writing.cancel()
 
 
+def _part(query: LogQuery) -> LogPart:
+    offset, limit = query.offset, query.limit
+    if query.search:  # which counts the lines before `offset`, too
+        offset, limit = 0, None if limit is None else offset + limit
+    return LogPart(
+        query.tail, query.since, offset, limit, query.follow == "1", query.kind == "command"
+    )
+
+
 async def _next(pieces: AsyncIterator[str]) -> str | None:
     return await anext(pieces, None)
+
+
+async def _for_a_while(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
+    """What comes of a log that is followed, until whoever reads it is to be asked anew."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + LIFETIME
+    while True:
+        try:
+            piece = await within(max(0, end - loop.time()), _next(pieces))
+        except asyncio.TimeoutError:
+            return
+        if piece is None:
+            return
+        yield piece
 
 
 async def _found(raw: AsyncIterator[bytes], query: LogQuery) -> AsyncIterator[str]:
@@ -100,14 +145,25 @@ async def _found(raw: AsyncIterator[bytes], query: LogQuery) -> AsyncIterator[st
 
 
 def _refused(error: BaseException) -> BaseException:
-    if isinstance(error, NoLog):
-        return _no_log()
-    if isinstance(error, EngineBusy):
-        return Refused(429, "busy", "Too many logs are being read. Try again in a moment.")
-    if isinstance(error, EngineError):
-        return Refused(503, "agent_unreachable", "Its machine does not answer. Try again later.")
+    match error:
+        case NoCommand():
+            return Refused(404, "no_log", "It has no command: it is no batch session.", "kind")
+        case NoLog():
+            return Refused(404, "no_log", "There is no such log, or it is not kept any more.")
+        case NotStarted():
+            return Refused(
+                409, "not_started", f"It has no container yet: it is {error.status.value}. Try "
+                "again later, or with follow=1, which waits for it.",
+            )  # fmt: skip
+        case NoTimes():
+            return Refused(
+                400, "no_times", "Its container is gone, and its log is kept without times. Ask "
+                "without since.", "since",
+            )  # fmt: skip
+        case EngineBusy():
+            return Refused(429, "busy", "Too many logs are being read. Try again in a moment.")
+        case EngineError():
+            return Refused(
+                503, "agent_unreachable", "Its machine does not answer. Try again later."
+            )
     return error
-
-
-def _no_log() -> Refused:
-    return Refused(404, "no_log", "There is no such log, or it is not kept any more.")

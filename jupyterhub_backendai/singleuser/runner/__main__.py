@@ -65,7 +65,8 @@ class Runner:
     def run(self):
         """The container's exit code: the command's, where it has one."""
         try:
-            self.server = subprocess.Popen(self.server_command, start_new_session=True)
+            # The container's standard output is the command's alone.
+            self.server = subprocess.Popen(self.server_command, stdout=2, start_new_session=True)
         except OSError as error:
             print(f"[backendai] The server cannot be started: {error}", file=sys.stderr)
             return NOT_FOUND
