@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator
 
 from .._within import within
 from ..site.runtime import Site
-from ..store import Change
+from ..store import Change, Unavailable
 from .schemas import SessionRow
 
 INTERVAL = 0.5  # seconds between two looks, while somebody listens
+PATIENCE = 10.0  # seconds for the first look of all
 BATCH = 500  # changes of one look
 BEHIND = 1000  # events that a slow stream may be behind; then it ends, and the client comes again
 HEARTBEAT = 20.0  # seconds of silence that a proxy may take for the end
@@ -60,15 +61,21 @@ class Feed:
 
     def __init__(self) -> None:
         self._streams: defaultdict[str | None, set[Stream]] = defaultdict(set)  # by whose they are
-        self._anybody = asyncio.Event()
+        self._anybody, self._reads = asyncio.Event(), asyncio.Event()
+        self._after: int | None = None  # the last change that was told; None while nobody listens
 
     def __len__(self) -> int:
         return sum(len(streams) for streams in self._streams.values())
 
-    def add(self, stream: Stream) -> None:
-        """From now on this stream is given what it may see."""
+    async def add(self, stream: Stream) -> None:
+        """When this returns, the stream is given every change that is yet to come. Raises
+        `Unavailable` where nothing can be read."""
         self._streams[stream.owner].add(stream)
         self._anybody.set()
+        try:
+            await within(PATIENCE, self._reads.wait())
+        except asyncio.TimeoutError:
+            raise Unavailable("the changes of sessions cannot be read") from None
 
     def remove(self, stream: Stream) -> None:
         """This stream is given nothing more."""
@@ -84,19 +91,23 @@ class Feed:
                 stream.end()
 
     async def run(self, site: Site) -> None:
-        """The endless work. Nothing is read while nobody listens: streams catch up themselves."""
+        """The endless work. Nothing is read while nobody listens: streams catch up themselves.
+        Where it broke off while somebody did, it goes on from there."""
         while True:
-            self._anybody.clear()
             if not self._streams:
+                self._after = None
+                self._reads.clear()
+                self._anybody.clear()
                 await self._anybody.wait()
-            after = await site.db(site.store.seq)
-            while self._streams:
-                changes = await site.db(site.store.changes, after, None, BATCH)
-                for change in changes:
-                    self._tell(change)
-                    after = change.seq
-                if len(changes) < BATCH:
-                    await asyncio.sleep(INTERVAL)
+            if self._after is None:
+                self._after = await site.db(site.store.seq)
+            self._reads.set()
+            changes = await site.db(site.store.changes, self._after, None, BATCH)
+            for change in changes:
+                self._tell(change)
+                self._after = change.seq
+            if len(changes) < BATCH:
+                await asyncio.sleep(INTERVAL)
 
     def _tell(self, change: Change) -> None:
         event: bytes | None = None

@@ -119,16 +119,37 @@ async def test_500_quiet_streams_cost_next_to_nothing(service: Running) -> None:
     await until_open(service)
     site, made = service.service.parts.site, [feed.Stream("alice") for _ in range(500)]
     reader = feed.Feed()
-    for stream in made:
-        reader.add(stream)
-    readers = [asyncio.ensure_future(anext(aiter(stream))) for stream in made]
     work = asyncio.ensure_future(reader.run(site))
+    for stream in made:
+        await reader.add(stream)
+    readers = [asyncio.ensure_future(anext(aiter(stream))) for stream in made]
     await asyncio.sleep(0)
     before = time.process_time()
     await asyncio.sleep(1)  # what is measured
     assert time.process_time() - before < 0.1
     await launch(service, "alice", {})
     assert len({number for number, _ in await asyncio.gather(*readers)}) == 1
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_no_change_is_missed_however_a_reading_begins_or_breaks_off(service: Running) -> None:
+    await until_open(service)
+    site, reader, stream = service.service.parts.site, feed.Feed(), feed.Stream("alice")
+    work = asyncio.ensure_future(reader.run(site))
+    await reader.add(stream)
+    seen = aiter(stream)
+    for name in ("at-once", "after-a-break"):
+        session = await launch(service, "alice", {"name": name})
+        told = b""
+        while session["id"].encode() not in told:
+            _, told = await asyncio.wait_for(anext(seen), 10)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        meanwhile = await launch(service, "alice", {"name": f"while-broken-{name}"})
+        work = asyncio.ensure_future(reader.run(site))
+        while meanwhile["id"].encode() not in told:
+            _, told = await asyncio.wait_for(anext(seen), 10)
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
 

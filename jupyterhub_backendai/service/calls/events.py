@@ -42,8 +42,8 @@ class EventsHandler(Handler):
         self._stream = stream = Stream(owner)
         loop = asyncio.get_running_loop()
         ending = loop.call_later(LIFETIME, stream.end)
-        self.service.feed.add(stream)
         try:
+            await self.service.feed.add(stream)
             self.set_header("Content-Type", "text/event-stream")
             self.set_header("X-Accel-Buffering", "no")
             sent = await self._begin(owner)
