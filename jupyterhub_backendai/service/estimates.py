@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -14,12 +13,12 @@ from ..model.resolve import Context, SessionRequest
 from ..site.clock import utcnow
 from ..site.runtime import Site
 from ..store import Ahead, Session
-from .base import Refused
+from .places import Places
 from .schemas import Outlook
 
 T = TypeVar("T")
 SAME = 2.0  # seconds for which one look at the queue is good enough
-MOST = 4  # estimates that one caller may wait for at a time
+MOST, MOST_OF_ALL = 4, 1000  # estimates that one caller may wait for at a time, and all of them
 
 
 class Estimates:
@@ -28,7 +27,8 @@ class Estimates:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="backendai-estimates")
-        self._waiting: Counter[str] = Counter()  # by who asks
+        told = "You wait for other estimates already. Ask again when they are there."
+        self.waiting = Places(MOST, MOST_OF_ALL, "too_many_estimates", told)
         self._last: tuple[float, Ahead] | None = None  # when it was looked at; the thread's own
 
     async def of_request(
@@ -60,16 +60,8 @@ class Estimates:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _in_turn(self, asked_by: str, work: Callable[[], T]) -> T:
-        if self._waiting[asked_by] >= MOST:
-            message = "You wait for other estimates already. Ask again when they are there."
-            raise Refused(429, "too_many_estimates", message)
-        self._waiting[asked_by] += 1
-        try:
+        with self.waiting.one(asked_by):
             return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        finally:
-            self._waiting[asked_by] -= 1
-            if not self._waiting[asked_by]:
-                del self._waiting[asked_by]
 
     def _look(self, site: Site, session_id: str = "") -> Ahead:
         """The queue as it was a moment ago, but not before this session was in it."""

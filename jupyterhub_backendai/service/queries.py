@@ -115,7 +115,7 @@ class LogQuery(Part):
     tail: Annotated[int, Field(ge=0, le=MOST_LINES)] | None = Field(
         default=None, description="The last lines, so many."
     )
-    since: AwareDatetime | None = Field(
+    since: Moment | None = Field(
         default=None, description="What was written since; while the container is there."
     )
     offset: Annotated[int, Field(ge=0, le=MOST_OFFSET)] = Field(

@@ -39,9 +39,9 @@ async def test_many_who_ask_at_once(service: Running, monkeypatch: pytest.Monkey
         for who in ("alice", "bob")
         for _ in range(estimates.MOST)
     ]
-    waiting = service.service.estimates._waiting
+    places = service.service.estimates.waiting
     for _ in range(500):
-        if waiting == {"alice": estimates.MOST, "bob": estimates.MOST}:
+        if places.taken == {"alice": estimates.MOST, "bob": estimates.MOST}:
             break
         await asyncio.sleep(0.02)
     for method, more in (("POST", {"json": {}}), ("GET", {"params": {"estimate": "1"}})):
@@ -52,7 +52,7 @@ async def test_many_who_ask_at_once(service: Running, monkeypatch: pytest.Monkey
     may_look.set()
     assert {reply.status for reply in await asyncio.gather(*asked)} == {200}
     assert looking["most"] == 1
-    assert not waiting
+    assert not places.taken
     assert (await service.call("POST", "api/estimate", "alice", json={})).status == 200
 
 

@@ -36,6 +36,13 @@ async def test_moments_that_utc_has_not(service: Running, name: str, when: str) 
     assert reply.json["errors"][0]["code"] == "out_of_range"
 
 
+async def test_logs_since_a_moment_that_utc_has_not(service: Running) -> None:
+    session = await launch(service, "alice", {})
+    path = f"api/sessions/{session['id']}/logs"
+    reply = await service.call("GET", path, "alice", params={"since": "0001-01-01T00:00:00+14:00"})
+    assert (reply.status, reply.json["errors"][0]["field"]) == (400, "since")
+
+
 async def test_moments_of_another_zone(service: Running) -> None:
     when = {"submitted_from": "9999-12-31T00:00:00+10:00"}
     reply = await service.call("GET", "api/sessions", "alice", params=when)
