@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, text, update
+from sqlalchemy import and_, bindparam, func, insert, select, text, update
 from sqlalchemy.orm import Session as Transaction
 from sqlalchemy.orm import aliased
 
@@ -24,7 +24,7 @@ from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
 from ..model.request import SessionRequest
 from ..model.slots import Limits, Slots
-from ..model.status import IllegalTransition, Phase, Result, Status
+from ..model.status import AGENT_FAILED, IllegalTransition, Phase, Result, Status
 from ..scheduling.queue import schedule
 from ..scheduling.snapshot import (
     Agent,
@@ -201,12 +201,16 @@ def _awaited(db: Transaction) -> dict[str, list[Any]]:
 
 
 def _avoided(db: Transaction, now: datetime) -> dict[str, frozenset[str]]:
-    """Agents on which a session that waits again had a place lately: it did not start there."""
+    """Agents that failed a session lately which waits again."""
+    of, told = AllocationRow, HistoryRow
     rows = db.execute(
-        select(AllocationRow.session_id, AllocationRow.agent)
-        .join(SessionRow, SessionRow.id == AllocationRow.session_id)
+        select(of.session_id, of.agent)
+        .join(SessionRow, SessionRow.id == of.session_id)
+        # The row of the failure, which is of the very moment in which it freed what was held.
+        .join(told, and_(told.session_id == of.session_id, told.created_at == of.freed_at))
         .where(text(LIVE), SessionRow.status == Status.PENDING.value)
-        .where(AllocationRow.freed_at > now - AVOID_FOR)
+        .where(of.freed_at > now - AVOID_FOR)
+        .where(told.error_code.in_(AGENT_FAILED))
     )
     found: dict[str, set[str]] = {}
     for session_id, agent in rows:

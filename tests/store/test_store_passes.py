@@ -148,16 +148,31 @@ def test_an_agent_that_failed_a_session_is_avoided_for_it(store: Store) -> None:
     agents = [AgentReport(name, "default", slots(4, 8)) for name in ("a1", "a2")]
     store.report_agents(agents, now=NOW)
     session = submit(store, "train")
+
+    def fails(code: str, seconds: float) -> str | None:
+        """Whom it failed on."""
+        agent = store.get(session.id).agent
+        store.retry_or_give_up(
+            session.id, phase=Phase.PREPARE, error_code=code, reason="", now=after(seconds)
+        )
+        return agent
+
+    def avoided(seconds: float) -> frozenset[str]:
+        (pending,) = store.snapshot(POLICIES, CATALOG, after(seconds)).pending
+        return pending.avoid
+
     run_pass(store, 0)
-    first = store.get(session.id).agent
-    store.move(session.id, Status.PENDING, phase=Phase.PREPARE, now=after(5))
-    (pending,) = store.snapshot(POLICIES, CATALOG, after(6)).pending
-    assert pending.avoid == {first}
+    first = fails("engine_error", 5)
+    assert avoided(6) == {first}
     run_pass(store, 6)
-    assert store.get(session.id).agent not in {first, None}
-    store.move(session.id, Status.PENDING, phase=Phase.PREPARE, now=after(7))
-    (pending,) = store.snapshot(POLICIES, CATALOG, after(3606)).pending
-    assert pending.avoid == {"a2" if first == "a1" else "a1"}, "an hour later it is forgotten"
+    second = fails("agent_unreachable", 7)
+    assert {first, second} == {"a1", "a2"}
+    assert avoided(3606) == {second}, "an hour later it is forgotten"
+    # Neither the Hub's no nor its restart says anything of the agent.
+    for seconds, code in ((3610, "hub_refused"), (3620, "hub_restarted")):
+        run_pass(store, seconds)
+        fails(code, seconds + 1)
+        assert avoided(seconds + 2) == frozenset()
 
 
 def test_quotas_go_by_the_groups_of_the_newest_session(store: Store) -> None:
