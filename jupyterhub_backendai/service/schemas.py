@@ -23,6 +23,7 @@ from ..model.errors import Problem
 from ..model.rules import check_session_name
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
+from ..model.steps import Step
 from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
 
 
@@ -238,7 +239,7 @@ class SessionPage(Part):
 class SubStepRow(Part):
     """One step inside a phase."""
 
-    step: str
+    step: str = Field(description=f"One of {', '.join(step.value for step in Step)}.")
     result: Result
     error_code: str | None
     message: str
@@ -247,7 +248,8 @@ class SubStepRow(Part):
 
 
 class HistoryRow(Part):
-    """One phase of a session's way and how it went; `attempts` tries in one row."""
+    """One phase of a session's way and how it went; `attempts` tries in one row, whose message and
+    sub-steps are those of the first."""
 
     id: int
     phase: Phase

@@ -12,6 +12,7 @@ from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
 from ..model.status import PHASES, Phase, Result, Status
+from ..model.steps import Step
 from ..site import ending
 from ..site.clock import utcnow
 from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
@@ -41,6 +42,7 @@ class InLine(OptionDoors):
     log: Any
     _log_name: Any
     _story: Story
+    _attempt: Any
     # For pages: how its session waits that this start has let go of, and which that is.
     waiting_message = waiting_session = ""
 
@@ -164,12 +166,12 @@ class InLine(OptionDoors):
     async def _back_in_line(self, session: Session, error: EngineError) -> Session:
         """A place on another agent, or on this one when it is better. Raises the error again when
         it was tried often enough."""
-        site = self.site
+        site, steps = self.site, self._attempt.steps
         self.log.warning("%s: %s", self._log_name, in_log(str(error), 1000))
         code, reason = "agent_unreachable", f"{session.agent} does not answer."
         if not isinstance(error, AgentUnreachable):
             code, reason = "engine_error", f"It could not be started on {session.agent}."
-            await ending.clear(site, session)
+            await ending.clear(site, session, steps)
         # What may have been made where nobody answers is the reconciler's, or the next try's.
         await site.report_agents()
         status = (await site.db(site.store.get, session.id)).status
@@ -180,6 +182,7 @@ class InLine(OptionDoors):
             error_code=code,
             reason=reason,
             now=utcnow(),
+            sub_steps=steps.taken(),
         )
         if session.status is not Status.PENDING:
             raise error
@@ -194,4 +197,5 @@ class InLine(OptionDoors):
         if session.agent and any(
             entry.result is Result.NEED_RETRY and entry.to_status for entry in tried
         ):
-            await site.engine.remove_session(session.agent, session.id)
+            with self._attempt.steps.of(Step.CLEAR_EARLIER):
+                await site.engine.remove_session(session.agent, session.id)

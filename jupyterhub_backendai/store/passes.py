@@ -12,7 +12,7 @@ What a pass writes of a session that goes on waiting is kept small, because ther
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -35,9 +35,9 @@ from ..scheduling.snapshot import (
     Snapshot,
     Wait,
 )
-from . import agents, sessions
+from . import agents, checks, sessions
 from .history import Outcome
-from .records import Session, SessionResult
+from .records import Session, SessionResult, SubStep
 from .tables import LIVE, AllocationRow, DependencyRow, HistoryRow, SessionRow, table
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
@@ -78,8 +78,15 @@ def run(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) ->
     PostgreSQL ever wait for each other.
     """
     waiting = _waiting(db, now)
-    decision = schedule(_snapshot(db, waiting, policies, catalog, now))
-    placed = sessions.place(db, {p.session_id: p.agent for p in decision.placements}, now)
+    found = _snapshot(db, waiting, policies, catalog, now)
+    decision = schedule(found)
+
+    def steps(session: Session) -> Sequence[SubStep]:
+        rule = found.rules.get(session.resource_group) or GroupRule(session.resource_group)
+        return checks.of_place(session, rule.selection, now)
+
+    agents_of = {placement.session_id: placement.agent for placement in decision.placements}
+    placed = sessions.place(db, agents_of, steps, now)
     _grant(db, placed, now)
     for ending in decision.endings:
         _end(db, ending, now)
@@ -278,7 +285,7 @@ def _end(db: Transaction, ending: Ending, now: datetime) -> None:
     result = Result.EXPIRED if ending.code == "pending_timeout" else Result.GIVE_UP
     outcome = Outcome(
         Phase.SCHEDULE, result, to_status=Status.CANCELLED, error_code=ending.code,
-        message=ending.reason,
+        message=ending.reason, sub_steps=checks.of_ending(ending, now),
     )  # fmt: skip
     try:
         sessions.move(
@@ -319,6 +326,7 @@ def _note(
         if latest is None or not outcome.repeats(
             latest.phase, latest.error_code, latest.to_status, latest.result
         ):
+            outcome = replace(outcome, sub_steps=checks.of_wait(wait, now))
             first.append(outcome.values(wait.session_id, now))
         elif now - latest.updated_at >= RETRY_INTERVAL:
             again.append({"of": latest.id})

@@ -18,7 +18,7 @@ from ..model.status import IllegalTransition, Phase, Result, Status, check_trans
 from . import history, launches
 from .errors import Changed, NotFound
 from .history import Outcome, storable
-from .records import KernelFacts, Session, SessionResult, session_of
+from .records import KernelFacts, Session, SessionResult, SubStep, session_of
 from .tables import (
     LIVE,
     UNNUMBERED,
@@ -255,9 +255,15 @@ def rename(db: Transaction, session_id: str, name: str, version: int | None) -> 
     return session_of(row)
 
 
-def place(db: Transaction, agents: Mapping[str, str], now: datetime) -> list[Session]:
+def place(
+    db: Transaction,
+    agents: Mapping[str, str],
+    steps: Callable[[Session], Sequence[SubStep]],
+    now: datetime,
+) -> list[Session]:
     """Grants places, as agents by session id, to those of these sessions that still wait: the
-    same as many moves to SCHEDULED, in few statements. The caller notes what they hold."""
+    same as many moves to SCHEDULED, in few statements. `steps` are what each one's row in the
+    history is made of. The caller notes what they hold."""
     check_transition(Status.PENDING, Status.SCHEDULED)
     placed = []
     for some in _portions(list(agents)):
@@ -274,7 +280,7 @@ def place(db: Transaction, agents: Mapping[str, str], now: datetime) -> list[Ses
     )
     db.flush()
     if placed:
-        values = [outcome.values(session.id, now) for session in placed]
+        values = [replace(outcome, sub_steps=steps(s)).values(s.id, now) for s in placed]
         db.connection().execute(insert(table(HistoryRow)), values)
     return placed
 
