@@ -31,16 +31,11 @@ from .rules import (
     expand_ports,
 )
 from .sent import ENV, MOMENT, NOT_EMPTY, OR_NOTHING, OR_TEXT, PORTS, SPAN
+from .sizes import MAX_ERRORS, shown_key, size_error, unusable
 
 MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one string
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
 MAX_MOUNTS = 100
-MAX_PARTS = 20_000  # values in all of the options, or of a form with thousands of folders
-MAX_TEXT = 512 * 1024  # characters in all of them; the longest legal ones have about half
-MAX_DEPTH = 8  # levels of nesting; the deepest legal spec has four
-MAX_ITEMS = 1000  # of one object or list; the longest legal one has a hundred
-MAX_INNER_ITEMS = 100  # of one inside another; the longest legal one has four
-MAX_ERRORS = 100  # told at once; whoever makes more does not read them
 MAX_PORTS = MAX_VARIABLES = MAX_DEPENDENCIES = 100
 MAX_COMMAND = 32 * 1024  # characters; what is longer belongs in a file
 
@@ -240,7 +235,7 @@ def _read_env(raw: Any, errors: list[FieldError]) -> dict[str, str]:
     """Variables from an object, or from rows of name and value (the form; duplicates show)."""
     rows: list[tuple[str, Any, Any]] = []
     if isinstance(raw, dict):
-        rows = [(f"env.{_shown(name)}", name, value) for name, value in raw.items()]
+        rows = [(f"env.{shown_key(name)}", name, value) for name, value in raw.items()]
     else:
         for index, row in enumerate(raw):
             if not isinstance(row, dict) or set(row) - {"name", "value"}:
@@ -297,78 +292,6 @@ def _read_ports(raw: Any, errors: list[FieldError]) -> list[int]:
     return ports
 
 
-def size_error(options: object) -> FieldError | None:
-    """What is wrong where options are more than anybody needs, told without reading them all.
-
-    Options come in from anywhere and are read on the Hub's event loop, so this comes first, and
-    costs some milliseconds whatever they are.
-    """
-    parts, text, left = 0, 0, [(options, "", 0)]
-    while left:
-        value, field, depth = left.pop()
-        if depth > MAX_DEPTH:
-            return FieldError(field, "too_deep", "This is nested too deeply.")
-        if isinstance(value, (str, bytes)):
-            text += len(value)
-        elif isinstance(value, (Mapping, list, tuple)):
-            parts += len(value)
-            # Before its items are looked at: there may be millions of them.
-            if parts > MAX_PARTS:
-                return FieldError(field, "too_long", "This is too long. Leave some of it out.")
-            named = isinstance(value, Mapping)
-            for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
-                text += len(key) if isinstance(key, str) else 0
-                # The setting's own name is enough to find it by.
-                left.append((item, field or (_shown(key) if named else ""), depth + 1))
-        if text > MAX_TEXT:
-            return FieldError(field, "too_long", "This is too long. Leave some of it out.")
-    return None
-
-
-def _unusable(value: Any, path: str, depth: int, errors: list[FieldError]) -> None:
-    """What is no JSON, too deep or too long, and text that could be neither stored nor passed on.
-
-    After this nothing in `value` can surprise the code that reads it.
-    """
-    if len(errors) >= MAX_ERRORS:
-        return
-    if depth > MAX_DEPTH:
-        errors.append(FieldError(path, "too_deep", "This is nested too deeply."))
-    elif isinstance(value, str):
-        try:
-            check_text(value)
-        except Problem as problem:
-            errors.append(problem.at(path))
-    elif isinstance(value, (dict, list, tuple)):
-        most = MAX_ITEMS if depth < 2 else MAX_INNER_ITEMS
-        if len(value) > most:
-            message = f"There can be at most {most} of these."
-            errors.append(FieldError(path, "too_long", message))
-        elif isinstance(value, dict):
-            for key, item in value.items():
-                step = f"{path}.{_shown(key)}".lstrip(".")
-                if not isinstance(key, str):
-                    errors.append(FieldError(path, "not_text", "Names of settings are text."))
-                    continue
-                _unusable(key, path, depth + 1, errors)
-                _unusable(item, step, depth + 1, errors)
-        else:
-            for index, item in enumerate(value):
-                _unusable(item, f"{path}.{index}", depth + 1, errors)
-    elif not (value is None or isinstance(value, (bool, int, float))):
-        errors.append(FieldError(path, "not_json", "Write this as JSON."))
-
-
-def _shown(key: object) -> str:
-    """A key that somebody else chose, fit to be part of a field's name in an error."""
-    text = key if isinstance(key, (str, int)) and not _is_huge(key) else type(key).__name__
-    return shown(str(text).encode("ascii", "replace").decode(), 64).replace("…", "...")
-
-
-def _is_huge(key: str | int) -> bool:
-    return isinstance(key, int) and abs(key) > 10**18
-
-
 def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
     """Options of any origin as a spec, with every error found. Never raises.
 
@@ -385,7 +308,7 @@ def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
         before = len(errors)
         if before >= MAX_ERRORS:
             break  # enough is wrong; what was not looked at is not used
-        _unusable({key: value}, "", 0, errors)
+        unusable({key: value}, "", 0, errors)
         if len(errors) == before:
             usable[key] = value
     data = _tidy(usable, errors)
@@ -394,7 +317,7 @@ def read_spec(options: object) -> tuple[SessionSpec, list[FieldError]]:
     except ValidationError as failure:
         found = failure.errors(include_url=False, include_input=False)
         for error in found[: max(0, MAX_ERRORS - len(errors))]:
-            field = ".".join(_shown(step) for step in error["loc"])
+            field = ".".join(shown_key(step) for step in error["loc"])
             errors.append(FieldError(field, str(error["type"]), _message(error)))
         return SessionSpec.model_validate(_without(data, [e["loc"] for e in found])), errors
 

@@ -12,7 +12,7 @@ from ..model.catalog import Catalog
 from ..model.errors import FieldError, RequestError
 from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
-from ..model.spec import size_error
+from ..model.sizes import size_error
 from ..model.status import MAX_TRIES
 from ..site.runtime import Site
 from ..store import Session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,19 +12,31 @@ from ..engine.base import AgentUnreachable, EngineError
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
-from ..model.status import PHASES, Phase, Result, Status
+from ..model.status import IN_LINE, PHASES, Phase, Result, Status
 from ..model.steps import Step
 from ..site import ending
 from ..site.clock import utcnow
 from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
 from ..site.naming import random_name
-from ..store import Session
+from ..store import Filter, Session, Unavailable
 from .doors import OptionDoors
 from .errors import SessionSpawnError, in_log
 from .story import Story
 
 AT_ONCE = 2.0  # seconds to see whether there is a place, for one that will hardly have it
+MOST_SHOWN = 50  # sessions in line on one page
 GONE = "It does not wait in line any more."
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A session in line that no start holds, as pages show it."""
+
+    id: str
+    name: str
+    server: str
+    place: str
+    reason: str
 
 
 class HandedOver(Exception):
@@ -43,8 +56,6 @@ class InLine(OptionDoors):
     _log_name: Any
     _story: Story
     _attempt: Any
-    # For pages: how its session waits that this start has let go of, and which that is.
-    waiting_message = waiting_session = ""
 
     async def queued(self, options: dict[str, Any]) -> Session | None:
         site, asked_by_queue = self.site, self._asked_by_queue()
@@ -67,9 +78,10 @@ class InLine(OptionDoors):
         """Makes a session of the queue that of this start."""
         store = self.site.store
         held_by = waiting.driver
-        if not await self.site.db(store.claim, waiting.id, self.site.run_id, held_by=held_by):
+        taken = await self.site.db(store.claim, waiting.id, self.site.run_id, held_by=held_by)
+        if taken is None:
             raise LaunchError("cancelled", GONE)
-        return await self.site.db(store.get, waiting.id)
+        return taken
 
     async def _submit(self, request: SessionRequest) -> Session:
         site, groups = self.site, sorted(g.name for g in self.user.orm_user.groups)
@@ -134,18 +146,29 @@ class InLine(OptionDoors):
         error = SessionSpawnError.queued(queued_sentence(session.position))
         self.log.info("%s: session %s goes on waiting by itself", self._log_name, session.id)
         await site.db(site.store.release, session.id, site.run_id)
-        self.waiting_message, self.waiting_session = error.message, session.id
-        site.queue.follow(session, partial(self._waits_at, error), partial(self._over, error))
+        site.queue.follow(session, partial(self._waits_at, error), error.say)
         self._story.tell("queued", "In line", error.message, session.position, handed_over=True)
         return HandedOver(error)
 
     def _waits_at(self, error: SessionSpawnError, row: Session) -> None:
-        self.waiting_message = queued_sentence(row.position)
-        error.say(self.waiting_message)
+        error.say(queued_sentence(row.position))
 
-    def _over(self, error: SessionSpawnError, why: str) -> None:
-        self.waiting_message = self.waiting_session = ""
-        error.say(why)
+    async def waiting(self) -> list[Waiting]:
+        """For pages: the owner's sessions that wait by themselves, longest first. They are in the
+        database, so that a Hub that was restarted knows of them too."""
+        wanted = Filter(owner=self.user.name, statuses=IN_LINE)
+        try:
+            rows, _ = await self.site.db(
+                self.site.store.list_sessions, wanted, descending=False, limit=MOST_SHOWN
+            )
+        except Unavailable as error:
+            self.log.debug("%s", error)
+            return []
+        return [
+            Waiting(row.id, row.name, row.server_name, queued_sentence(row.position), row.reason)
+            for row in rows
+            if row.driver is None
+        ]
 
     async def _end_leftover(self) -> None:
         """A session of this very server that is not over yet: of an interrupted start, or of an

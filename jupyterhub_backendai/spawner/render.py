@@ -12,7 +12,7 @@ from markupsafe import Markup
 from .._data import data_paths
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
-from ..model.spec import size_error
+from ..model.sizes import size_error
 from ..site.options import options_view, summary
 from ..store import Unavailable
 from .errors import SessionSpawnError, database_asked

@@ -14,9 +14,10 @@ from .._within import within
 from ..engine.base import EngineError, ImageMissing
 from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
-from ..model.status import IN_LINE, PHASES, IllegalTransition, Phase, Status
+from ..model.status import IN_LINE, IllegalTransition, Phase, Status
 from ..model.steps import Step
 from ..site import ending
+from ..site.clock import utcnow
 from ..site.options import summary
 from ..site.steps import Steps
 from ..store import NotFound, Session, Unavailable
@@ -92,7 +93,6 @@ class SessionSpawner(InLine, Spawner):
         site = self.site
         self._starting = True
         self._attempt = attempt = Attempt()
-        self.waiting_message = self.waiting_session = ""
         session: Session | None = None
         self._begin_story()
         try:
@@ -152,9 +152,10 @@ class SessionSpawner(InLine, Spawner):
 
     async def _done(self, session_id: str, to: Status) -> Session:
         """On to the next status: what was done in the one before went well."""
-        before = (await self.site.db(self.site.store.get, session_id)).status
-        phase, steps = PHASES.get(before, Phase.START), self._attempt.steps.taken()
-        return await self.site.move(session_id, to, phase, sub_steps=steps)
+        steps = self._attempt.steps.taken()
+        return await self.site.db(
+            self.site.store.advance, session_id, to, now=utcnow(), sub_steps=steps
+        )
 
     async def _within(self, timeout: float, work: Coroutine[Any, Any, T]) -> T:
         try:

@@ -5,63 +5,68 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import exists, select, text
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, text, update
 
 from ..model.slots import Slots
 from ..scheduling.snapshot import Holding
 from .records import AgentReport, AgentState, agent_of
-from .tables import HELD, AgentRow, AllocationRow, SessionRow
+from .tables import AGENTS, ALLOCATIONS, HELD, SESSIONS
+
+_HELD_THERE = select(exists().where(ALLOCATIONS.c.agent == bindparam("of"), text(HELD)))
+_ALL = select(AGENTS).order_by(AGENTS.c.name)
+_ADD = insert(AGENTS)
+_CHANGE = update(AGENTS).where(AGENTS.c.name == bindparam("of"))
+_HOLDINGS = (
+    select(
+        ALLOCATIONS.c.session_id,
+        SESSIONS.c.owner,
+        SESSIONS.c.project,
+        SESSIONS.c.resource_group,
+        ALLOCATIONS.c.agent,
+        ALLOCATIONS.c.cpu,
+        ALLOCATIONS.c.mem,
+        ALLOCATIONS.c.fgpu,
+    )
+    .join(SESSIONS, SESSIONS.c.id == ALLOCATIONS.c.session_id)
+    .where(text(HELD))
+    .order_by(ALLOCATIONS.c.id)
+)
 
 
-def report(db: Transaction, reporter: str, reports: Sequence[AgentReport], now: datetime) -> None:
+def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: datetime) -> None:
     """Takes in all agents of one reporter. One that it names no more is forgotten, or, while
     something is held on it, no longer available."""
     named = {agent.name: agent for agent in reports}
+    known = {row.name: row for row in db.execute(_ALL)}
     for agent in named.values():
-        row = db.get(AgentRow, agent.name)
-        if row is None:
-            row = AgentRow(name=agent.name)
-            db.add(row)
-        row.reporter = reporter
-        row.resource_group = agent.group
+        new = {
+            "reporter": reporter, "resource_group": agent.group, "available": agent.available,
+            "reason": agent.reason, "seen_at": now,
+        }  # fmt: skip
         # One that does not answer says nothing: what it had is still the best that is known.
-        if agent.available or agent.capacity != Slots() or row.cpu is None:
-            row.cpu, row.mem, row.fgpu = agent.capacity.cpu, agent.capacity.mem, agent.capacity.fgpu
-        row.available, row.reason = agent.available, agent.reason
-        row.seen_at = now
-    gone = db.scalars(
-        select(AgentRow).where(AgentRow.reporter == reporter, AgentRow.name.not_in(named))
-    )
-    for row in gone.all():
-        if db.scalar(select(exists().where(AllocationRow.agent == row.name, text(HELD)))):
-            row.available, row.reason = False, "no longer configured"
+        if agent.available or agent.capacity != Slots() or agent.name not in known:
+            new |= agent.capacity.as_dict()
+        if agent.name in known:
+            db.execute(_CHANGE, {"of": agent.name, **new})
         else:
-            db.delete(row)
+            db.execute(_ADD, {"name": agent.name, **new})
+    for row in known.values():
+        if row.reporter != reporter or row.name in named:
+            continue
+        if db.scalar(_HELD_THERE, {"of": row.name}):
+            new = {"available": False, "reason": "no longer configured"}
+            db.execute(_CHANGE, {"of": row.name, **new})
+        else:
+            db.execute(delete(AGENTS).where(AGENTS.c.name == row.name))
 
 
-def agents(db: Transaction) -> list[AgentState]:
+def agents(db: Connection) -> list[AgentState]:
     """All agents that are known, by name."""
-    return [agent_of(row) for row in db.scalars(select(AgentRow).order_by(AgentRow.name))]
+    return [agent_of(row) for row in db.execute(_ALL)]
 
 
-def holdings(db: Transaction) -> list[Holding]:
+def holdings(db: Connection) -> list[Holding]:
     """All that is held now, in the order in which it was granted."""
-    rows = db.execute(
-        select(
-            AllocationRow.session_id,
-            SessionRow.owner,
-            SessionRow.project,
-            SessionRow.resource_group,
-            AllocationRow.agent,
-            AllocationRow.cpu,
-            AllocationRow.mem,
-            AllocationRow.fgpu,
-        )
-        .join(SessionRow, SessionRow.id == AllocationRow.session_id)
-        .where(text(HELD))
-        .order_by(AllocationRow.id)
-    )
     return [
         Holding(
             session_id=row.session_id,
@@ -71,5 +76,5 @@ def holdings(db: Transaction) -> list[Holding]:
             agent=row.agent,
             slots=Slots(row.cpu, row.mem, row.fgpu),
         )
-        for row in rows
+        for row in db.execute(_HOLDINGS)
     ]

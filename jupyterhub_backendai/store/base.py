@@ -6,12 +6,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import exists, insert, select
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import Connection, exists, insert, select
 
 from . import feed, schema
 from .database import Database
-from .tables import MetaRow, table
+from .tables import META
 
 
 class StoreBase:
@@ -26,9 +25,8 @@ class StoreBase:
         processes at once. Raises `ConfigurationError` where the database cannot be used."""
         with self._db.migration() as connection:
             schema.upgrade(self._db, connection)
-            meta = table(MetaRow)
-            if not connection.scalar(select(exists().where(meta.c.key == "hub_id"))):
-                connection.execute(insert(meta).values(key="hub_id", value=secrets.token_hex(4)))
+            if not connection.scalar(select(exists().where(META.c.key == "hub_id"))):
+                connection.execute(insert(META).values(key="hub_id", value=secrets.token_hex(4)))
 
     def close(self) -> None:
         """Closes the connections to the database."""
@@ -39,18 +37,19 @@ class StoreBase:
         """Eight hex digits, made at random with the database, that mark what this Hub owns."""
         if self._hub_id is None:
             with self._db.read() as db:
-                self._hub_id = db.get_one(MetaRow, "hub_id").value
+                query = select(META.c.value).where(META.c.key == "hub_id")
+                self._hub_id = str(db.scalars(query).one())
         return self._hub_id
 
     @contextmanager
-    def _write(self, *, alone: bool = False) -> Iterator[Transaction]:
+    def _write(self, *, alone: bool = False) -> Iterator[Connection]:
         """A write whose changes of sessions get their numbers in the change feed at its end."""
         with self._db.write(alone=alone) as db:
             yield db
             feed.number(db)
 
     @contextmanager
-    def _changing(self, owner: str) -> Iterator[Transaction]:
+    def _changing(self, owner: str) -> Iterator[Connection]:
         """A write in which nothing else of this owner is submitted."""
         with self._write() as db:
             self._db.one_by_one(db, owner)

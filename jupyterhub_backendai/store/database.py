@@ -19,7 +19,6 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import Session
 
 from ..model.errors import ConfigurationError
 from .errors import Unavailable
@@ -59,9 +58,7 @@ class Database:
         self._writer: Engine
         if self.is_sqlite:
             event.listen(engine, "connect", _prepare_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
-            self._reader = engine
-            self._writer = engine.execution_options(backendai_begin="BEGIN IMMEDIATE")
+            self._reader = self._writer = engine
         else:
             self._reader = engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
@@ -73,28 +70,35 @@ class Database:
         self._engine.dispose()
 
     @contextmanager
-    def read(self) -> Iterator[Session]:
+    def read(self) -> Iterator[Connection]:
         """A transaction that sees one moment and changes nothing. Raises `Unavailable`."""
-        with _unavailable(), Session(self._reader) as session, session.begin():
-            yield session
+        with _unavailable(), self._reader.begin() as connection:
+            self._begin(connection, "BEGIN")
+            yield connection
 
     @contextmanager
-    def write(self, *, alone: bool = False) -> Iterator[Session]:
+    def write(self, *, alone: bool = False) -> Iterator[Connection]:
         """A transaction that is committed at the end, or undone by any exception.
 
         `alone`: at most one such transaction at a time, in all processes. Raises `Unavailable`.
         """
         turn = self._turns() if alone or self.is_sqlite else nullcontext()
-        with turn, _unavailable(), Session(self._writer) as session, session.begin():
-            session.connection()  # takes its turn now, not at the first statement
+        with turn, _unavailable(), self._writer.begin() as connection:
+            self._begin(connection, "BEGIN IMMEDIATE")
             if alone and not self.is_sqlite:
-                session.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE})
-            yield session
+                connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE})
+            yield connection
 
-    def one_by_one(self, session: Session, key: str) -> None:
+    def _begin(self, connection: Connection, how: str) -> None:
+        """SQLite's own BEGIN, which its driver would leave out; not an event of the engine, for
+        which every statement would be slower."""
+        if self.is_sqlite:
+            connection.exec_driver_sql(how)
+
+    def one_by_one(self, connection: Connection, key: str) -> None:
         """Until the end of this write, others that say the same key wait."""
         if not self.is_sqlite:
-            session.execute(
+            connection.execute(
                 text("SELECT pg_advisory_xact_lock(:space, hashtext(:key))"),
                 {"space": _ONE_BY_ONE, "key": key},
             )
@@ -111,6 +115,7 @@ class Database:
             self._foreign_keys(connection, "OFF")
             try:
                 with connection.begin():
+                    self._begin(connection, "BEGIN IMMEDIATE")
                     if not self.is_sqlite:
                         connection.execute(
                             text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE}
@@ -239,11 +244,6 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
         "foreign_keys = ON",
     ):
         connection.execute(f"PRAGMA {pragma}").close()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    connection.exec_driver_sql(options.get("backendai_begin", "BEGIN"))
 
 
 @contextmanager

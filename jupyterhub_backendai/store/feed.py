@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import exists, func, select, update
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import BigInteger, Connection, Text, bindparam, cast, exists, func, select, update
 
 from ..model.status import FINAL, Status
 from .records import Session, session_of
-from .tables import UNNUMBERED, MetaRow, SessionRow, table
+from .tables import META, SESSIONS, UNNUMBERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,43 +26,63 @@ class Change:
     session: Session
 
 
-def number(db: Transaction) -> None:
-    """Gives the next numbers to what this transaction has changed. Call it last."""
-    db.flush()
-    rows = table(SessionRow)
-    if not db.scalar(select(exists().where(rows.c.seq == UNNUMBERED))):
-        return
-    counter = db.get_one(MetaRow, "seq", with_for_update=True, populate_existing=True)
-    in_order = func.row_number().over(order_by=(rows.c.submitted_at, rows.c.id))
-    changed = select(rows.c.id, in_order.label("number")).where(rows.c.seq == UNNUMBERED).subquery()
-    done = db.connection().execute(
-        update(rows)
-        .where(rows.c.id == changed.c.id)
-        .values(seq=int(counter.value) + changed.c.number)
+_ALL = SESSIONS.c
+_COUNTER = META.c.key == "seq"
+_COUNTED = cast(META.c.value, BigInteger)
+_CHANGED = _ALL.seq == UNNUMBERED
+_ANY_CHANGED = select(exists().where(_CHANGED))
+_COUNT_ON = (
+    update(META)
+    .where(_COUNTER)
+    .values(
+        value=cast(
+            _COUNTED + select(func.count()).select_from(SESSIONS).where(_CHANGED).scalar_subquery(),
+            Text,
+        )
     )
-    counter.value = str(int(counter.value) + done.rowcount)
+)
+# The last of those that changed gets the number that the counter has now.
+_NEWEST_FIRST = func.row_number().over(order_by=(_ALL.submitted_at.desc(), _ALL.id.desc()))
+_UNNUMBERED = select(_ALL.id, _NEWEST_FIRST.label("number")).where(_CHANGED).subquery()
+_NUMBER = (
+    update(SESSIONS)
+    .where(_ALL.id == _UNNUMBERED.c.id)
+    .values(seq=select(_COUNTED).where(_COUNTER).scalar_subquery() + 1 - _UNNUMBERED.c.number)
+)
+_LATEST = select(META.c.value).where(_COUNTER)
+_MAY_START = select(
+    exists().where(
+        _ALL.seq > bindparam("after"),
+        ((_ALL.status == Status.SCHEDULED.value) & _ALL.driver.is_(None))
+        | ((_ALL.status == Status.PENDING.value) & _ALL.position.is_(None))
+        | _ALL.status.in_([status.value for status in FINAL]),
+    )
+)
 
 
-def latest(db: Transaction) -> int:
+def number(db: Connection) -> None:
+    """Gives the next numbers to what this transaction has changed. Call it last."""
+    if db.scalar(_ANY_CHANGED):
+        db.execute(_COUNT_ON)
+        db.execute(_NUMBER)
+
+
+def latest(db: Connection) -> int:
     """The number of the latest change of all; 0 before the first."""
-    return int(db.get_one(MetaRow, "seq").value)
+    return int(db.scalars(_LATEST).one())
 
 
-def queue_news(db: Transaction, after: int) -> tuple[int, bool]:
+def queue_news(db: Connection, after: int) -> tuple[int, bool]:
     """The number of the latest change, and whether one after that number may let a session start:
     something was freed, came in or was put back, or has its place and nobody who starts it."""
-    of = SessionRow
-    placed = (of.status == Status.SCHEDULED.value) & of.driver.is_(None)
-    fresh = (of.status == Status.PENDING.value) & of.position.is_(None)
-    over = of.status.in_([status.value for status in FINAL])
     now = latest(db)
-    return now, bool(db.scalar(select(exists().where(of.seq > after, placed | fresh | over))))
+    return now, now > after and bool(db.scalar(_MAY_START, {"after": after}))
 
 
-def changes(db: Transaction, after: int, owner: str | None, limit: int) -> Sequence[Change]:
+def changes(db: Connection, after: int, owner: str | None, limit: int) -> Sequence[Change]:
     """What changed after that number, in order, each session once."""
-    query = select(SessionRow).where(SessionRow.seq > after)
+    query = select(SESSIONS).where(_ALL.seq > after)
     if owner is not None:
-        query = query.where(SessionRow.owner == owner)
-    rows = db.scalars(query.order_by(SessionRow.seq).limit(limit))
+        query = query.where(_ALL.owner == owner)
+    rows = db.execute(query.order_by(_ALL.seq).limit(limit))
     return [Change(row.seq, session_of(row)) for row in rows]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from ..model.status import Phase, Result, Status
 from .records import HistoryEntry, SubStep, entry_of
-from .tables import HistoryRow
+from .tables import HISTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,43 +56,61 @@ class Outcome:
         }
 
 
-def record(db: Transaction, session_id: str, outcome: Outcome, now: datetime) -> None:
+_ALL = HISTORY.c
+_OF_SESSION = select(HISTORY).where(_ALL.session_id == bindparam("of")).order_by(_ALL.id.desc())
+_LATEST = (
+    select(_ALL.id, _ALL.phase, _ALL.error_code, _ALL.to_status, _ALL.result)
+    .where(_ALL.session_id == bindparam("of"))
+    .order_by(_ALL.id.desc())
+    .limit(1)
+)
+_ADD = insert(HISTORY)
+_ONCE_MORE = (
+    update(HISTORY)
+    .where(_ALL.id == bindparam("of"))
+    .values(attempts=_ALL.attempts + 1, updated_at=bindparam("at"))
+)
+
+
+def record(db: Connection, session_id: str, outcome: Outcome, now: datetime) -> None:
     """Notes an outcome: counts it in the latest row where it repeats that, else adds a row.
 
     The caller holds the session's row, so that nobody else notes at the same time.
     """
-    latest = db.scalars(
-        select(HistoryRow)
-        .where(HistoryRow.session_id == session_id)
-        .order_by(HistoryRow.id.desc())
-        .limit(1)
-    ).first()
+    latest = db.execute(_LATEST, {"of": session_id}).first()
     if latest is not None and outcome.repeats(
         latest.phase, latest.error_code, latest.to_status, latest.result
     ):
-        latest.attempts += 1
-        latest.updated_at = now
+        count_again(db, [latest.id], now)
     else:
-        db.add(HistoryRow(**outcome.values(session_id, now)))
-    db.flush()
+        add(db, [outcome.values(session_id, now)])
 
 
-def entries(db: Transaction, session_id: str) -> list[HistoryEntry]:
+def add(db: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Adds rows as `Outcome.values` gives them."""
+    if rows:
+        db.execute(_ADD, rows)
+
+
+def count_again(db: Connection, rows: Sequence[int], now: datetime) -> None:
+    """Counts one more attempt in each of these rows, by their ids."""
+    if rows:
+        db.execute(_ONCE_MORE, [{"of": row, "at": now} for row in rows])
+
+
+def entries(db: Connection, session_id: str) -> list[HistoryEntry]:
     """The history of a session, newest first."""
-    rows = db.scalars(
-        select(HistoryRow).where(HistoryRow.session_id == session_id).order_by(HistoryRow.id.desc())
-    )
-    return [entry_of(row) for row in rows]
+    return [entry_of(row) for row in db.execute(_OF_SESSION, {"of": session_id})]
 
 
 HistoryOrder = Literal["updated_at", "created_at", "phase", "result", "attempts"]
 
 _ORDERS = {
-    "updated_at": HistoryRow.updated_at,
-    "created_at": HistoryRow.created_at,
-    "phase": HistoryRow.phase,
-    "result": HistoryRow.result,
-    "attempts": HistoryRow.attempts,
+    "updated_at": _ALL.updated_at,
+    "created_at": _ALL.created_at,
+    "phase": _ALL.phase,
+    "result": _ALL.result,
+    "attempts": _ALL.attempts,
 }
 
 
@@ -114,16 +131,16 @@ class HistoryFilter:
         for name in ("phase", "result", "from_status", "to_status"):
             value = getattr(self, name)
             if value is not None:
-                wanted.append(getattr(HistoryRow, name) == value.value)
+                wanted.append(_ALL[name] == value.value)
         if self.error_code is not None:
-            wanted.append(HistoryRow.error_code == self.error_code)
+            wanted.append(_ALL.error_code == self.error_code)
         if self.message is not None:
-            wanted.append(HistoryRow.message.icontains(self.message, autoescape=True))
+            wanted.append(_ALL.message.icontains(self.message, autoescape=True))
         return wanted
 
 
 def page(
-    db: Transaction,
+    db: Connection,
     session_id: str,
     wanted: HistoryFilter,
     order: HistoryOrder,
@@ -132,12 +149,12 @@ def page(
     offset: int,
 ) -> tuple[list[HistoryEntry], int]:
     """One page of a session's history, and how many rows the whole has."""
-    conditions = [HistoryRow.session_id == session_id, *wanted.conditions()]
-    total = db.scalar(select(func.count()).select_from(HistoryRow).where(*conditions)) or 0
+    conditions = [_ALL.session_id == session_id, *wanted.conditions()]
+    total = db.scalar(select(func.count()).select_from(HISTORY).where(*conditions)) or 0
     key = _ORDERS[order]
-    ordered = [key.desc(), HistoryRow.id.desc()] if descending else [key, HistoryRow.id]
-    rows = db.scalars(
-        select(HistoryRow).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
+    ordered = [key.desc(), _ALL.id.desc()] if descending else [key, _ALL.id]
+    rows = db.execute(
+        select(HISTORY).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
     )
     return [entry_of(row) for row in rows], total
 

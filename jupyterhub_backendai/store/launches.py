@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, select
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
 
 from ..model.secrets import redacted
 from .errors import NotFound
-from .tables import LaunchRow
+from .tables import LAUNCHES
 
 RECENT = 5  # launches of one user that are kept beside the pinned ones
 
@@ -29,57 +28,62 @@ class Launch:
     created_at: datetime
 
 
-def add(db: Transaction, owner: str, name: str, asked: Mapping[str, Any], now: datetime) -> None:
+_ALL = LAUNCHES.c
+_THEIRS = _ALL.owner == bindparam("owner_")
+_NEWEST = (
+    select(_ALL.id)
+    .where(_THEIRS, _ALL.pinned.is_(False))
+    .order_by(_ALL.id.desc())
+    .limit(RECENT)
+    .scalar_subquery()
+)
+_ADD = insert(LAUNCHES)
+_REMOVE_OLD = delete(LAUNCHES).where(_THEIRS, _ALL.pinned.is_(False), _ALL.id.not_in(_NEWEST))
+_SHOWN = (
+    select(LAUNCHES).where(_THEIRS, _ALL.pinned | _ALL.id.in_(_NEWEST)).order_by(_ALL.id.desc())
+)
+
+
+def add(db: Connection, owner: str, name: str, asked: Mapping[str, Any], now: datetime) -> None:
     """Notes a launch; the oldest that is one too many goes."""
-    db.add(LaunchRow(owner=owner, name=name, asked=redacted(asked), pinned=False, created_at=now))
-    db.flush()
-    db.execute(delete(LaunchRow).where(*_unpinned(owner), LaunchRow.id.not_in(_newest(owner))))
+    launch = {"name": name, "asked": redacted(asked), "pinned": False, "created_at": now}
+    db.execute(_ADD, {"owner": owner, **launch})
+    db.execute(_REMOVE_OLD, {"owner_": owner})
 
 
-def of(db: Transaction, owner: str) -> list[Launch]:
+def of(db: Connection, owner: str) -> list[Launch]:
     """The newest that are not pinned and all that are, newest first."""
-    rows = db.scalars(
-        select(LaunchRow)
-        .where(LaunchRow.owner == owner, LaunchRow.pinned | LaunchRow.id.in_(_newest(owner)))
-        .order_by(LaunchRow.id.desc())
-    )
-    return [_launch(row) for row in rows]
+    return [_launch(row) for row in db.execute(_SHOWN, {"owner_": owner})]
 
 
 def change(
-    db: Transaction, owner: str, launch_id: int, *, name: str | None, pinned: bool | None
+    db: Connection, owner: str, launch_id: int, *, name: str | None, pinned: bool | None
 ) -> Launch:
     """Renames or pins one; what is None stays. Raises `NotFound`, also for another owner's."""
     row = _of_owner(db, owner, launch_id)
-    if name is not None:
-        row.name = name
-    if pinned is not None:
-        row.pinned = pinned
-    db.flush()
-    return _launch(row)
+    launch = replace(
+        _launch(row),
+        name=row.name if name is None else name,
+        pinned=row.pinned if pinned is None else pinned,
+    )
+    new = {"name": launch.name, "pinned": launch.pinned}
+    db.execute(update(LAUNCHES).where(_ALL.id == launch_id).values(new))
+    return launch
 
 
-def remove(db: Transaction, owner: str, launch_id: int) -> None:
+def remove(db: Connection, owner: str, launch_id: int) -> None:
     """Forgets one. Raises `NotFound`, also for another owner's."""
-    db.delete(_of_owner(db, owner, launch_id))
+    _of_owner(db, owner, launch_id)
+    db.execute(delete(LAUNCHES).where(_ALL.id == launch_id))
 
 
-def _of_owner(db: Transaction, owner: str, launch_id: int) -> LaunchRow:
-    row = db.get(LaunchRow, launch_id)
-    if row is None or row.owner != owner:
+def _of_owner(db: Connection, owner: str, launch_id: int) -> Row[Any]:
+    query = select(LAUNCHES).where(_ALL.id == launch_id, _ALL.owner == owner)
+    row = db.execute(query).one_or_none()
+    if row is None:
         raise NotFound(str(launch_id), "launch")
     return row
 
 
-def _unpinned(owner: str) -> tuple[ColumnElement[bool], ...]:
-    return (LaunchRow.owner == owner, LaunchRow.pinned.is_(False))
-
-
-def _newest(owner: str) -> Any:
-    return (
-        select(LaunchRow.id).where(*_unpinned(owner)).order_by(LaunchRow.id.desc()).limit(RECENT)
-    ).scalar_subquery()
-
-
-def _launch(row: LaunchRow) -> Launch:
+def _launch(row: Row[Any]) -> Launch:
     return Launch(row.id, row.owner, row.name, row.asked, row.pinned, row.created_at)

@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from sqlalchemy import select, text
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import Connection, select, text
 
 from ..model.catalog import Catalog
 from ..model.policy import Policies
@@ -17,7 +16,7 @@ from ..model.status import Status
 from ..scheduling.estimate import Outlook, expected_length
 from ..scheduling.snapshot import Pending
 from . import passes
-from .tables import LIVE, SessionRow
+from .tables import LIVE, SESSIONS
 
 LATELY = timedelta(days=30)
 MOST_ENDED = 5000  # sessions that are looked back at
@@ -39,13 +38,13 @@ class Lengths:
         return own or self.by_kind.get(("", type, environment), ())
 
 
-_ENVIRONMENT = SessionRow.spec["environment"].as_string()
-_TIMEOUT = SessionRow.spec[("batch", "timeout")].as_integer()
+_ENVIRONMENT = SESSIONS.c.spec["environment"].as_string()
+_TIMEOUT = SESSIONS.c.spec[("batch", "timeout")].as_integer()
 
 
-def lengths(db: Transaction, now: datetime) -> Lengths:
+def lengths(db: Connection, now: datetime) -> Lengths:
     """How long sessions ran that ended in the last 30 days."""
-    of = SessionRow
+    of = SESSIONS.c
     rows = db.execute(
         select(of.owner, of.type, _ENVIRONMENT.label("environment"), of.running_at, of.ended_at)
         .where(of.ended_at > now - LATELY, of.running_at.is_not(None))
@@ -62,13 +61,13 @@ def lengths(db: Transaction, now: datetime) -> Lengths:
     return Lengths({kind: tuple(some) for kind, some in found.items()})
 
 
-def outlook(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) -> Outlook:
+def outlook(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> Outlook:
     """The snapshot of a pass, with when what runs may end and how long what waits may run."""
     return _outlook(db, lengths(db, now), policies, catalog, now)
 
 
 def with_candidate(
-    db: Transaction,
+    db: Connection,
     request: SessionRequest,
     owner: str,
     owner_groups: Collection[str],
@@ -88,9 +87,9 @@ def with_candidate(
 
 
 def _outlook(
-    db: Transaction, past: Lengths, policies: Policies, catalog: Catalog, now: datetime
+    db: Connection, past: Lengths, policies: Policies, catalog: Catalog, now: datetime
 ) -> Outlook:
-    of = SessionRow
+    of = SESSIONS.c
     rows = db.execute(
         select(
             of.id, of.owner, of.type, of.status, of.running_at, of.batch_started_at,

@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, insert, select, text, update
-from sqlalchemy.orm import Session as Transaction
-from sqlalchemy.orm import aliased
+from sqlalchemy import Connection, and_, bindparam, func, insert, select, text, update
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
@@ -35,14 +33,73 @@ from ..scheduling.snapshot import (
     Snapshot,
     Wait,
 )
-from . import agents, checks, sessions
+from . import agents, checks, history, sessions
 from .history import Outcome
 from .records import Session, SessionResult, SubStep
-from .tables import LIVE, AllocationRow, DependencyRow, HistoryRow, SessionRow, table
+from .tables import ALLOCATIONS, DEPENDENCIES, HISTORY, LIVE, SESSIONS
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
 AVOID_FOR = timedelta(hours=1)  # how long an agent on which a session failed is avoided for it
 MAIN_KERNEL = "main1"
+
+_ALL = SESSIONS.c
+_PENDING = (text(LIVE), _ALL.status == Status.PENDING.value)
+_NEWEST = (
+    select(func.max(HISTORY.c.id))
+    .where(HISTORY.c.session_id == _ALL.id)
+    .correlate(SESSIONS)
+    .scalar_subquery()
+)
+_WAITING = (
+    select(
+        _ALL.id, _ALL.owner, _ALL.project, _ALL.resource_group, _ALL.cpu, _ALL.mem, _ALL.fgpu,
+        _ALL.priority, _ALL.submitted_at, _ALL.status_changed_at, _ALL.agent_wanted,
+        _ALL.not_before, _ALL.reason_code, _ALL.reason, _ALL.position,
+        HISTORY.c.id.label("last_id"), HISTORY.c.phase, HISTORY.c.error_code,
+        HISTORY.c.to_status, HISTORY.c.result, HISTORY.c.updated_at,
+    )
+    .select_from(SESSIONS)
+    .outerjoin(HISTORY, HISTORY.c.id == _NEWEST)
+    .where(*_PENDING)
+)  # fmt: skip
+# What is held is freed in the very moment of the row that says why.
+_OF_ITS_END = (
+    HISTORY.c.session_id == ALLOCATIONS.c.session_id,
+    HISTORY.c.created_at == ALLOCATIONS.c.freed_at,
+)
+_AVOIDED = (
+    select(ALLOCATIONS.c.session_id, ALLOCATIONS.c.agent)
+    .join(SESSIONS, _ALL.id == ALLOCATIONS.c.session_id)
+    .join(HISTORY, and_(*_OF_ITS_END))
+    .where(*_PENDING, ALLOCATIONS.c.freed_at > bindparam("since"))
+    .where(HISTORY.c.error_code.in_(AGENT_FAILED))
+)
+_WHO_WAITS, _OTHER = SESSIONS.alias(), SESSIONS.alias()
+_AWAITED = (
+    select(
+        DEPENDENCIES.c.session_id, _OTHER.c.id, _OTHER.c.name, _OTHER.c.status, _OTHER.c.result,
+        _OTHER.c.ended_at,
+    )
+    .join(_WHO_WAITS, _WHO_WAITS.c.id == DEPENDENCIES.c.session_id)
+    .join(_OTHER, _OTHER.c.id == DEPENDENCIES.c.depends_on)
+    .where(_WHO_WAITS.c.status == Status.PENDING.value)
+    .order_by(_OTHER.c.submitted_at, _OTHER.c.id)
+)  # fmt: skip
+_NEWEST_FIRST = func.row_number().over(
+    partition_by=_ALL.owner, order_by=(_ALL.submitted_at.desc(), _ALL.id.desc())
+)
+_NUMBERED = select(_ALL.id, _NEWEST_FIRST.label("number")).where(text(LIVE)).subquery()
+_GROUPS = (
+    select(_ALL.owner, _ALL.owner_groups)
+    .join(_NUMBERED, _NUMBERED.c.id == _ALL.id)
+    .where(_NUMBERED.c.number == 1)
+)
+_HOLD = insert(ALLOCATIONS)
+_TELL = (
+    update(SESSIONS)
+    .where(_ALL.id == bindparam("of"), _ALL.status == Status.PENDING.value)
+    .values(reason_code=bindparam("code"), reason=bindparam("why"), position=bindparam("place"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +123,20 @@ class _Waiting:
     latest: _Latest | None
 
 
-def snapshot(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:
+def snapshot(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:
     """Everything that a pass decides on, as of this transaction."""
     return _snapshot(db, _waiting(db, now), policies, catalog, now)
 
 
-def run(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) -> list[Session]:
+def run(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> list[Session]:
     """One pass; the caller sees to it that no other runs. Returns the sessions placed.
 
     Sessions are written before history, as everywhere else, so that no two writers of
     PostgreSQL ever wait for each other.
     """
     waiting = _waiting(db, now)
+    if not waiting:
+        return []
     found = _snapshot(db, waiting, policies, catalog, now)
     decision = schedule(found)
 
@@ -96,7 +155,7 @@ def run(db: Transaction, policies: Policies, catalog: Catalog, now: datetime) ->
 
 
 def left_waiting(
-    db: Transaction, owner: str, policies: Policies, catalog: Catalog, now: datetime
+    db: Connection, owner: str, policies: Policies, catalog: Catalog, now: datetime
 ) -> list[str]:
     """Ids of the owner's sessions that a pass would leave in line now; changes nothing."""
     found = snapshot(db, policies, catalog, now)
@@ -104,30 +163,14 @@ def left_waiting(
     return [one.id for one in found.pending if one.owner == owner and one.id in waits]
 
 
-def _waiting(db: Transaction, now: datetime) -> dict[str, _Waiting]:
-    newest = (
-        select(func.max(HistoryRow.id))
-        .where(HistoryRow.session_id == SessionRow.id)
-        .correlate(SessionRow)
-        .scalar_subquery()
-    )
-    of, last = table(SessionRow).c, table(HistoryRow).c
-    query = (
-        select(
-            of.id, of.owner, of.project, of.resource_group, of.cpu, of.mem, of.fgpu, of.priority,
-            of.submitted_at, of.status_changed_at, of.agent_wanted, of.not_before, of.reason_code,
-            of.reason, of.position,
-            last.id.label("last_id"), last.phase, last.error_code, last.to_status, last.result,
-            last.updated_at,
-        )
-        .select_from(SessionRow)
-        .outerjoin(HistoryRow, HistoryRow.id == newest)
-        .where(text(LIVE), SessionRow.status == Status.PENDING.value)
-    )  # fmt: skip
+def _waiting(db: Connection, now: datetime) -> dict[str, _Waiting]:
+    rows = db.execute(_WAITING).all()
+    if not rows:
+        return {}
     avoided, awaited = _avoided(db, now), _awaited(db)
     return {
         row.id: _read(row, avoided.get(row.id, frozenset()), awaited.get(row.id, ()))
-        for row in db.execute(query)
+        for row in rows
     }
 
 
@@ -155,9 +198,9 @@ def _read(row: Any, avoid: frozenset[str], awaited: Sequence[Any]) -> _Waiting:
     return _Waiting(pending, (row.reason_code, row.reason, row.position), latest)
 
 
-def candidate(db: Transaction, request: SessionRequest, owner: str, now: datetime) -> Pending:
+def candidate(db: Connection, request: SessionRequest, owner: str, now: datetime) -> Pending:
     """A session as it would wait if it were submitted now, behind all of its priority."""
-    of = SessionRow
+    of = SESSIONS.c
     awaited = db.execute(
         select(of.id, of.name, of.status, of.result).where(of.id.in_(request.depends_on))
     ).all()
@@ -188,45 +231,24 @@ def _succeeded(row: Any) -> bool:
     return Status(row.status).is_final and row.result == SessionResult.SUCCESS.value
 
 
-def _awaited(db: Transaction) -> dict[str, list[Any]]:
+def _awaited(db: Connection) -> dict[str, list[Any]]:
     """What sessions that wait depend on, by the id of the one that waits."""
-    waits, other = aliased(SessionRow), aliased(SessionRow)
-    rows = db.execute(
-        select(
-            DependencyRow.session_id, other.id, other.name, other.status, other.result,
-            other.ended_at,
-        )
-        .join(waits, waits.id == DependencyRow.session_id)
-        .join(other, other.id == DependencyRow.depends_on)
-        .where(waits.status == Status.PENDING.value)
-        .order_by(other.submitted_at, other.id)
-    )  # fmt: skip
     found: dict[str, list[Any]] = {}
-    for row in rows:
+    for row in db.execute(_AWAITED):
         found.setdefault(row.session_id, []).append(row)
     return found
 
 
-def _avoided(db: Transaction, now: datetime) -> dict[str, frozenset[str]]:
+def _avoided(db: Connection, now: datetime) -> dict[str, frozenset[str]]:
     """Agents that failed a session lately which waits again."""
-    of, told = AllocationRow, HistoryRow
-    rows = db.execute(
-        select(of.session_id, of.agent)
-        .join(SessionRow, SessionRow.id == of.session_id)
-        # The row of the failure, which is of the very moment in which it freed what was held.
-        .join(told, and_(told.session_id == of.session_id, told.created_at == of.freed_at))
-        .where(text(LIVE), SessionRow.status == Status.PENDING.value)
-        .where(of.freed_at > now - AVOID_FOR)
-        .where(told.error_code.in_(AGENT_FAILED))
-    )
     found: dict[str, set[str]] = {}
-    for session_id, agent in rows:
+    for session_id, agent in db.execute(_AVOIDED, {"since": now - AVOID_FOR}):
         found.setdefault(session_id, set()).add(agent)
     return {session_id: frozenset(names) for session_id, names in found.items()}
 
 
 def _snapshot(
-    db: Transaction,
+    db: Connection,
     waiting: Mapping[str, _Waiting],
     policies: Policies,
     catalog: Catalog,
@@ -249,22 +271,12 @@ def _rule(group: ResourceGroup) -> GroupRule:
     )
 
 
-def _owner_limits(db: Transaction, policies: Policies) -> dict[str, Limits]:
+def _owner_limits(db: Connection, policies: Policies) -> dict[str, Limits]:
     """Limits of everyone with a live session, by the groups known when the newest came in."""
-    newest_first = func.row_number().over(
-        partition_by=SessionRow.owner,
-        order_by=(SessionRow.submitted_at.desc(), SessionRow.id.desc()),
-    )
-    numbered = select(SessionRow.id, newest_first.label("number")).where(text(LIVE)).subquery()
-    rows = db.execute(
-        select(SessionRow.owner, SessionRow.owner_groups)
-        .join(numbered, numbered.c.id == SessionRow.id)
-        .where(numbered.c.number == 1)
-    )
-    return {owner: policies.of(owner, groups).limits for owner, groups in rows}
+    return {owner: policies.of(owner, groups).limits for owner, groups in db.execute(_GROUPS)}
 
 
-def _grant(db: Transaction, placed: Sequence[Session], now: datetime) -> None:
+def _grant(db: Connection, placed: Sequence[Session], now: datetime) -> None:
     """Notes what each of those that were placed holds there."""
     values = [
         {
@@ -277,10 +289,10 @@ def _grant(db: Transaction, placed: Sequence[Session], now: datetime) -> None:
         for session in placed
     ]
     if values:
-        db.connection().execute(insert(table(AllocationRow)), values)
+        db.execute(_HOLD, values)
 
 
-def _end(db: Transaction, ending: Ending, now: datetime) -> None:
+def _end(db: Connection, ending: Ending, now: datetime) -> None:
     """Takes one out of line for good, unless it was cancelled since the pass began."""
     result = Result.EXPIRED if ending.code == "pending_timeout" else Result.GIVE_UP
     outcome = Outcome(
@@ -296,7 +308,7 @@ def _end(db: Transaction, ending: Ending, now: datetime) -> None:
         return
 
 
-def _tell(db: Transaction, waits: Sequence[Wait], waiting: Mapping[str, _Waiting]) -> None:
+def _tell(db: Connection, waits: Sequence[Wait], waiting: Mapping[str, _Waiting]) -> None:
     """Writes why each waits and where in line, where that is news. Leaves `version` alone: a
     queue that moves is no change that two people could make at once."""
     news = [
@@ -304,19 +316,12 @@ def _tell(db: Transaction, waits: Sequence[Wait], waiting: Mapping[str, _Waiting
         for wait in waits
         if waiting[wait.session_id].told != (wait.code, wait.reason, wait.position)
     ]
-    if not news:
-        return
-    rows = table(SessionRow)
-    statement = (
-        update(rows)
-        .where(rows.c.id == bindparam("of"), rows.c.status == Status.PENDING.value)
-        .values(reason_code=bindparam("code"), reason=bindparam("why"), position=bindparam("place"))
-    )
-    db.connection().execute(statement, news)
+    if news:
+        db.execute(_TELL, news)
 
 
 def _note(
-    db: Transaction, waits: Sequence[Wait], waiting: Mapping[str, _Waiting], now: datetime
+    db: Connection, waits: Sequence[Wait], waiting: Mapping[str, _Waiting], now: datetime
 ) -> None:
     """Writes the history of those that wait, as the head of this module says."""
     again, first = [], []
@@ -329,14 +334,6 @@ def _note(
             outcome = replace(outcome, sub_steps=checks.of_wait(wait, now))
             first.append(outcome.values(wait.session_id, now))
         elif now - latest.updated_at >= RETRY_INTERVAL:
-            again.append({"of": latest.id})
-    rows = table(HistoryRow)
-    if again:
-        once_more = (
-            update(rows)
-            .where(rows.c.id == bindparam("of"))
-            .values(attempts=rows.c.attempts + 1, updated_at=now)
-        )
-        db.connection().execute(once_more, again)
-    if first:
-        db.connection().execute(insert(rows), first)
+            again.append(latest.id)
+    history.count_again(db, again, now)
+    history.add(db, first)

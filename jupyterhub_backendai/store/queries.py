@@ -7,25 +7,50 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, func, select, text
-from sqlalchemy.orm import InstrumentedAttribute
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import ColumnElement, Connection, bindparam, func, select, text
 
 from ..model.request import KnownSession
 from ..model.status import Status
 from .errors import NotFound
 from .records import Kernel, Session, SessionResult, kernel_of, session_of
-from .tables import LIVE, DependencyRow, KernelRow, SessionRow
+from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS
 
 Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at"]
 
-_ORDERS: dict[str, InstrumentedAttribute[Any]] = {
-    "submitted_at": SessionRow.submitted_at,
-    "name": SessionRow.name,
-    "owner": SessionRow.owner,
-    "status": SessionRow.status,
-    "priority": SessionRow.priority,
-    "ended_at": SessionRow.ended_at,
+_ALL = SESSIONS.c
+_OF_ID = select(SESSIONS).where(_ALL.id == bindparam("of"))
+_OF_IDS = select(SESSIONS).where(_ALL.id.in_(bindparam("some", expanding=True)))
+_OF_SERVER = (
+    select(SESSIONS)
+    .where(_ALL.owner == bindparam("whose"), _ALL.server_name == bindparam("server"))
+    .order_by(_ALL.submitted_at.desc(), _ALL.id.desc())
+    .limit(1)
+)
+_LIVE_OF_SERVER = _OF_SERVER.where(text(LIVE))
+_LIVE_NAMES = select(_ALL.name).where(text(LIVE), _ALL.owner == bindparam("whose"))
+_LIVE = select(SESSIONS).where(text(LIVE)).order_by(_ALL.submitted_at, _ALL.id)
+_FOUND = (
+    select(_ALL.id, _ALL.name, _ALL.type, _ALL.status, _ALL.result)
+    .where(
+        _ALL.owner == bindparam("whose"),
+        _ALL.id.in_(bindparam("ids", expanding=True))
+        | _ALL.name.in_(bindparam("names", expanding=True)),
+    )
+    .order_by(_ALL.submitted_at, _ALL.id)
+)
+_KERNELS = (
+    select(KERNELS)
+    .where(KERNELS.c.session_id == bindparam("of"))
+    .order_by(KERNELS.c.role != "main", KERNELS.c.name)
+)
+
+_ORDERS: dict[str, ColumnElement[Any]] = {
+    "submitted_at": _ALL.submitted_at,
+    "name": _ALL.name,
+    "owner": _ALL.owner,
+    "status": _ALL.status,
+    "priority": _ALL.priority,
+    "ended_at": _ALL.ended_at,
 }
 
 
@@ -47,47 +72,44 @@ class Filter:
         """The filter as conditions of a query."""
         wanted: list[ColumnElement[bool]] = []
         if self.owner is not None:
-            wanted.append(SessionRow.owner == self.owner)
+            wanted.append(_ALL.owner == self.owner)
         if self.statuses is not None:
-            wanted.append(SessionRow.status.in_([status.value for status in self.statuses]))
+            wanted.append(_ALL.status.in_([status.value for status in self.statuses]))
         if self.type is not None:
-            wanted.append(SessionRow.type == self.type)
+            wanted.append(_ALL.type == self.type)
         if self.resource_group is not None:
-            wanted.append(SessionRow.resource_group == self.resource_group)
+            wanted.append(_ALL.resource_group == self.resource_group)
         if self.project is not None:
-            wanted.append(SessionRow.project == self.project)
+            wanted.append(_ALL.project == self.project)
         if self.name is not None:
-            wanted.append(SessionRow.name.icontains(self.name, autoescape=True))
+            wanted.append(_ALL.name.icontains(self.name, autoescape=True))
         if self.submitted_from is not None:
-            wanted.append(SessionRow.submitted_at >= self.submitted_from)
+            wanted.append(_ALL.submitted_at >= self.submitted_from)
         if self.submitted_until is not None:
-            wanted.append(SessionRow.submitted_at < self.submitted_until)
+            wanted.append(_ALL.submitted_at < self.submitted_until)
         return wanted
 
 
-def get(db: Transaction, session_id: str) -> Session:
+def get(db: Connection, session_id: str) -> Session:
     """The session of this id. Raises `NotFound`."""
-    row = db.get(SessionRow, session_id)
+    row = db.execute(_OF_ID, {"of": session_id}).one_or_none()
     if row is None:
         raise NotFound(session_id)
     return session_of(row)
 
 
-def get_many(db: Transaction, session_ids: Collection[str]) -> dict[str, Session]:
+def get_many(db: Connection, session_ids: Collection[str]) -> dict[str, Session]:
     """The sessions of these ids, by id; an id without a session is left out."""
-    rows = db.scalars(select(SessionRow).where(SessionRow.id.in_(session_ids)))
-    return {row.id: session_of(row) for row in rows}
+    return {row.id: session_of(row) for row in db.execute(_OF_IDS, {"some": list(session_ids)})}
 
 
-def find(db: Transaction, owner: str, references: Collection[str]) -> dict[str, KnownSession]:
+def find(db: Connection, owner: str, references: Collection[str]) -> dict[str, KnownSession]:
     """The owner's sessions of these ids or names, by what was asked for; of sessions with the
     same name the newest."""
-    of = SessionRow
-    rows = db.execute(
-        select(of.id, of.name, of.type, of.status, of.result)
-        .where(of.owner == owner, of.id.in_(references) | of.name.in_(references))
-        .order_by(of.submitted_at, of.id)
-    ).all()
+    if not references:
+        return {}
+    asked = list(references)
+    rows = db.execute(_FOUND, {"whose": owner, "ids": asked, "names": asked}).all()
     found = {}
     for by in ("name", "id"):  # the id has the last word
         for row in rows:
@@ -99,65 +121,57 @@ def find(db: Transaction, owner: str, references: Collection[str]) -> dict[str, 
     return found
 
 
-def dependencies(db: Transaction, session_id: str) -> list[Session]:
+def dependencies(db: Connection, session_id: str) -> list[Session]:
     """Sessions that this one depends on, oldest first."""
-    return _linked(db, DependencyRow.depends_on, DependencyRow.session_id, session_id)
+    return _linked(db, DEPENDENCIES.c.depends_on, DEPENDENCIES.c.session_id, session_id)
 
 
-def dependents(db: Transaction, session_id: str) -> list[Session]:
+def dependents(db: Connection, session_id: str) -> list[Session]:
     """Sessions that depend on this one, oldest first."""
-    return _linked(db, DependencyRow.session_id, DependencyRow.depends_on, session_id)
+    return _linked(db, DEPENDENCIES.c.session_id, DEPENDENCIES.c.depends_on, session_id)
 
 
-def _linked(db: Transaction, wanted: Any, given: Any, session_id: str) -> list[Session]:
-    rows = db.scalars(
-        select(SessionRow)
-        .join(DependencyRow, wanted == SessionRow.id)
+def _linked(db: Connection, wanted: Any, given: Any, session_id: str) -> list[Session]:
+    rows = db.execute(
+        select(SESSIONS)
+        .join(DEPENDENCIES, wanted == _ALL.id)
         .where(given == session_id)
-        .order_by(SessionRow.submitted_at, SessionRow.id)
+        .order_by(_ALL.submitted_at, _ALL.id)
     )
     return [session_of(row) for row in rows]
 
 
-def of_server(db: Transaction, owner: str, server_name: str, *, live: bool) -> Session | None:
+def of_server(db: Connection, owner: str, server_name: str, *, live: bool) -> Session | None:
     """The newest session of a server of the Hub; `live`: only one that is not over."""
-    query = select(SessionRow).where(
-        SessionRow.owner == owner, SessionRow.server_name == server_name
-    )
-    if live:
-        query = query.where(text(LIVE))
-    newest = query.order_by(SessionRow.submitted_at.desc(), SessionRow.id.desc()).limit(1)
-    row = db.scalars(newest).first()
+    query = _LIVE_OF_SERVER if live else _OF_SERVER
+    row = db.execute(query, {"whose": owner, "server": server_name}).first()
     return session_of(row) if row else None
 
 
-def live_names(db: Transaction, owner: str) -> frozenset[str]:
+def live_names(db: Connection, owner: str) -> frozenset[str]:
     """Names that the owner's live sessions have."""
-    return frozenset(
-        db.scalars(select(SessionRow.name).where(text(LIVE), SessionRow.owner == owner))
-    )
+    return frozenset(db.scalars(_LIVE_NAMES, {"whose": owner}))
 
 
 def live(
-    db: Transaction,
+    db: Connection,
     statuses: Collection[Status] | None,
     driver_not: str | None,
     type: str | None,
 ) -> list[Session]:
     """Sessions that are not over, oldest first."""
-    query = select(SessionRow).where(text(LIVE))
+    query = _LIVE
     if type is not None:
-        query = query.where(SessionRow.type == type)
+        query = query.where(_ALL.type == type)
     if statuses is not None:
-        query = query.where(SessionRow.status.in_([status.value for status in statuses]))
+        query = query.where(_ALL.status.in_([status.value for status in statuses]))
     if driver_not is not None:
-        query = query.where(SessionRow.driver.is_distinct_from(driver_not))
-    rows = db.scalars(query.order_by(SessionRow.submitted_at, SessionRow.id))
-    return [session_of(row) for row in rows]
+        query = query.where(_ALL.driver.is_distinct_from(driver_not))
+    return [session_of(row) for row in db.execute(query)]
 
 
 def page(
-    db: Transaction,
+    db: Connection,
     wanted: Filter,
     order: Order,
     descending: bool,
@@ -166,24 +180,19 @@ def page(
 ) -> tuple[list[Session], int]:
     """One page of a list, and how many sessions the whole list has."""
     conditions = wanted.conditions()
-    total = db.scalar(select(func.count()).select_from(SessionRow).where(*conditions)) or 0
+    total = db.scalar(select(func.count()).select_from(SESSIONS).where(*conditions)) or 0
     key = _ORDERS[order]
-    ordered = [key.desc(), SessionRow.id.desc()] if descending else [key, SessionRow.id]
+    ordered = [key.desc(), _ALL.id.desc()] if descending else [key, _ALL.id]
     if order == "ended_at":  # the one that may be empty, which databases sort differently
         ordered = [key.is_(None), *ordered]
     # First the ids, then the rows: what is sorted and skipped is not carried along.
     ids = db.scalars(
-        select(SessionRow.id).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
+        select(_ALL.id).where(*conditions).order_by(*ordered).limit(limit).offset(offset)
     ).all()
     found = get_many(db, ids)
     return [found[session_id] for session_id in ids], total
 
 
-def kernels(db: Transaction, session_id: str) -> list[Kernel]:
+def kernels(db: Connection, session_id: str) -> list[Kernel]:
     """The containers of a session, the main one first."""
-    rows = db.scalars(
-        select(KernelRow)
-        .where(KernelRow.session_id == session_id)
-        .order_by(KernelRow.role != "main", KernelRow.name)
-    )
-    return [kernel_of(row) for row in rows]
+    return [kernel_of(row) for row in db.execute(_KERNELS, {"of": session_id})]

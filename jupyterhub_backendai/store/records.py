@@ -8,10 +8,11 @@ from datetime import datetime
 from enum import Enum
 from typing import Any, TypedDict
 
+from sqlalchemy import Row
+
 from ..model.resolve import SessionRequest
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
-from .tables import AgentRow, HistoryRow, KernelRow, SessionRow
 
 
 class SessionResult(str, Enum):
@@ -179,7 +180,7 @@ class AgentState:
     seen_at: datetime
 
 
-def session_of(row: SessionRow) -> Session:
+def session_of(row: Row[Any]) -> Session:
     """The row as a plain fact."""
     return Session(
         id=row.id,
@@ -212,7 +213,7 @@ def session_of(row: SessionRow) -> Session:
     )
 
 
-def kernel_of(row: KernelRow) -> Kernel:
+def kernel_of(row: Row[Any]) -> Kernel:
     """The row as a plain fact."""
     return Kernel(
         session_id=row.session_id,
@@ -229,7 +230,7 @@ def kernel_of(row: KernelRow) -> Kernel:
     )
 
 
-def entry_of(row: HistoryRow) -> HistoryEntry:
+def entry_of(row: Row[Any]) -> HistoryEntry:
     """The row as a plain fact."""
     return HistoryEntry(
         id=row.id,
@@ -247,7 +248,7 @@ def entry_of(row: HistoryRow) -> HistoryEntry:
     )
 
 
-def agent_of(row: AgentRow) -> AgentState:
+def agent_of(row: Row[Any]) -> AgentState:
     """The row as a plain fact."""
     return AgentState(
         name=row.name,

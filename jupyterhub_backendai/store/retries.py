@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import Connection, bindparam, func, select
 
 from ..model.status import (
     MAX_TRIES,
@@ -20,11 +19,11 @@ from ..model.status import (
 from . import sessions
 from .history import Outcome
 from .records import Session, SubStep
-from .tables import HistoryRow
+from .tables import HISTORY
 
 
 def retry_or_give_up(
-    db: Transaction,
+    db: Connection,
     session_id: str,
     phase: Phase,
     error_code: str,
@@ -36,8 +35,7 @@ def retry_or_give_up(
     version: int | None,
 ) -> Session:
     """Back in line where another try may help, else to its end; see `Store.retry_or_give_up`."""
-    row = sessions.locked(db, session_id, version)
-    old = Status(row.status)
+    old = sessions.locked(db, session_id, version).status
     if old not in ON_THE_WAY:
         raise IllegalTransition(old, Status.PENDING)
     tries = _tries(db, session_id, phase) + 1
@@ -55,12 +53,14 @@ def retry_or_give_up(
     return sessions.move(db, session_id, outcome, now=now, reason_code=error_code, reason=reason)
 
 
-def _tries(db: Transaction, session_id: str, phase: Phase) -> int:
+_TRIES = select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
+    HISTORY.c.session_id == bindparam("of"),
+    HISTORY.c.phase == bindparam("in_phase"),
+    HISTORY.c.result == Result.NEED_RETRY.value,
+    HISTORY.c.to_status == Status.PENDING.value,
+)
+
+
+def _tries(db: Connection, session_id: str, phase: Phase) -> int:
     """How often this phase of the session was to be tried again."""
-    failed = (
-        HistoryRow.session_id == session_id,
-        HistoryRow.phase == phase.value,
-        HistoryRow.result == Result.NEED_RETRY.value,
-        HistoryRow.to_status == Status.PENDING.value,
-    )
-    return db.scalar(select(func.coalesce(func.sum(HistoryRow.attempts), 0)).where(*failed)) or 0
+    return db.scalars(_TRIES, {"of": session_id, "in_phase": phase.value}).one()

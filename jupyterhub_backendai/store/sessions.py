@@ -4,31 +4,47 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import Any
 
-from sqlalchemy import ColumnElement, delete, exists, func, insert, select, text, update
-from sqlalchemy.orm import Session as Transaction
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
 from ..model.secrets import redacted
-from ..model.status import IllegalTransition, Phase, Result, Status, check_transition
+from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, check_transition
 from . import history, launches
 from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import KernelFacts, Session, SessionResult, SubStep, session_of
-from .tables import (
-    LIVE,
-    UNNUMBERED,
-    AllocationRow,
-    DependencyRow,
-    HistoryRow,
-    KernelRow,
-    SessionRow,
-    table,
-)  # fmt: skip
+from .tables import ALLOCATIONS, DEPENDENCIES, KERNELS, LIVE, SESSIONS, UNNUMBERED
+
+_ALL = SESSIONS.c
+_ADD, _CHANGE = insert(SESSIONS), update(SESSIONS).where(_ALL.id == bindparam("of"))
+_LOCK = select(SESSIONS).where(_ALL.id == bindparam("of")).with_for_update(key_share=True)
+_LOCK_WAITING = (
+    select(SESSIONS)
+    .where(_ALL.id.in_(bindparam("some", expanding=True)), _ALL.status == Status.PENDING.value)
+    .with_for_update(key_share=True)
+)
+_THEIRS = (text(LIVE), _ALL.owner == bindparam("whose"))
+_NAMES = select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True)))
+_SERVER_EXISTS = select(
+    exists().where(*_THEIRS, _ALL.server_name.in_(bindparam("servers", expanding=True)))
+)
+_PENDING = (
+    select(func.count()).select_from(SESSIONS).where(*_THEIRS, _ALL.status == Status.PENDING.value)
+)
+_LEFT_WAITING = _PENDING.where(_ALL.reason_code != "")
+_EXISTS = select(exists().where(_ALL.id == bindparam("of")))
+_ADD_DEPENDENCIES = insert(DEPENDENCIES)
+_FREE = (
+    update(ALLOCATIONS)
+    .where(ALLOCATIONS.c.session_id == bindparam("of"), ALLOCATIONS.c.freed_at.is_(None))
+    .values(freed_at=bindparam("at"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +60,33 @@ class Submission:
     max_pending: int | None
     asked: Mapping[str, Any] | None
 
-    def row(self, now: datetime) -> SessionRow:
-        """The row of the new session."""
+    def session(self, now: datetime) -> Session:
+        """The new session."""
         request = self.request
-        return SessionRow(
+        return Session(
             id=uuid.uuid4().hex,
             name=self.name,
             server_name=self.server_name,
             owner=self.owner,
-            owner_groups=sorted(self.owner_groups),
+            owner_groups=tuple(sorted(self.owner_groups)),
             project=request.project,
             type=request.type,
-            status=Status.PENDING.value,
+            status=Status.PENDING,
             reason_code="",
             reason="",
             position=None,
             resource_group=request.resource_group,
-            agent_wanted=request.agent,
             agent=None,
             priority=request.priority,
-            spec=request.model_dump(mode="json"),
-            cpu=request.cpu,
-            mem=request.mem,
-            shm=request.shm,
-            fgpu=request.fgpu,
-            result=SessionResult.UNDEFINED.value,
+            request=request,
+            result=SessionResult.UNDEFINED,
             exit_code=None,
             driver=self.driver,
             submitted_at=now,
             status_changed_at=now,
+            placed_at=None,
+            running_at=None,
+            ended_at=None,
             not_before=request.not_before,
             version=1,
             asked=None if self.asked is None else redacted(self.asked),
@@ -81,7 +95,7 @@ class Submission:
 
 
 def submit(
-    db: Transaction,
+    db: Connection,
     together: Sequence[Submission],
     now: datetime,
     left_waiting: Callable[[], Collection[str]],
@@ -95,7 +109,7 @@ def submit(
     if errors:
         raise RequestError(errors)
     first = together[0]
-    pending = _pending(db, first.owner)
+    pending = db.scalars(_PENDING, {"whose": first.owner}).one()
     if first.asked is not None:
         launches.add(db, first.owner, first.name, first.asked, now)
     # A microsecond apart, so that they stand in line in their order.
@@ -111,43 +125,60 @@ def submit(
     return added
 
 
-def _pending(db: Transaction, owner: str, *more: ColumnElement[bool]) -> int:
-    mine = (text(LIVE), SessionRow.owner == owner, SessionRow.status == Status.PENDING.value)
-    return db.scalar(select(func.count()).select_from(SessionRow).where(*mine, *more)) or 0
-
-
-def _add(db: Transaction, submission: Submission, now: datetime) -> Session:
-    row = submission.row(now)
-    db.add(row)
-    db.flush()
-    for earlier in submission.request.depends_on:
-        db.add(DependencyRow(session_id=row.id, depends_on=earlier))
+def _add(db: Connection, submission: Submission, now: datetime) -> Session:
+    session, request = submission.session(now), submission.request
+    values = {field.name: _stored(getattr(session, field.name)) for field in fields(session)}
+    del values["request"]
+    db.execute(_ADD, {
+        **values, "owner_groups": list(session.owner_groups), "agent_wanted": request.agent,
+        "spec": request.model_dump(mode="json"), "shm": request.shm, **session.slots.as_dict(),
+    })  # fmt: skip
+    earlier = [{"session_id": session.id, "depends_on": each} for each in request.depends_on]
+    if earlier:
+        db.execute(_ADD_DEPENDENCIES, earlier)
     first = Outcome(
         Phase.SUBMIT, Result.SUCCESS, None, Status.PENDING, message=f"{Phase.SUBMIT.value} success"
     )
-    history.record(db, row.id, first, now)
-    return session_of(row)
+    history.add(db, [first.values(session.id, now)])
+    return session
 
 
-def taken(db: Transaction, together: Sequence[Submission]) -> list[FieldError]:
+def _change(db: Connection, session: Session, **new: Any) -> Session:
+    """Writes what is new of a session, by its names in the record, which the columns have too."""
+    db.execute(_CHANGE, {"of": session.id} | {name: _stored(new[name]) for name in new})
+    return replace(session, **new)
+
+
+def _stored(value: Any) -> Any:
+    return value.value if isinstance(value, Enum) else value
+
+
+def touch(db: Connection, session_id: str) -> Session:
+    """Makes it news that something of a session changed, and holds it. Raises `NotFound`."""
+    session = locked(db, session_id)
+    db.execute(_CHANGE, {"of": session_id, "seq": UNNUMBERED})
+    return session
+
+
+def taken(db: Connection, together: Sequence[Submission]) -> list[FieldError]:
     """What stands in the way of submissions of one owner: a name, a server, too many that a pass
     left waiting, and a session to wait for that is not there any more."""
     errors = []
     first = together[0]
-    theirs = (text(LIVE), SessionRow.owner == first.owner)
+    whose = {"whose": first.owner}
     names = [submission.name for submission in together]
-    for name in db.scalars(select(SessionRow.name).where(*theirs, SessionRow.name.in_(names))):
+    for name in db.scalars(_NAMES, {**whose, "names": names}):
         errors.append(name_in_use(name))
     servers = [submission.server_name for submission in together]
-    if db.scalar(select(exists().where(*theirs, SessionRow.server_name.in_(servers)))):
+    if db.scalar(_SERVER_EXISTS, {**whose, "servers": servers}):
         message = "This server already has a session. End it first."
         errors.append(FieldError("", "server_in_use", message, Kind.CONFLICT))
     if first.max_pending is not None:
-        count = _pending(db, first.owner, SessionRow.reason_code != "")
+        count = db.scalars(_LEFT_WAITING, whose).one()
         if count >= max(first.max_pending, 1):
             errors.append(_too_many_pending(count, len(together), first.max_pending))
     for index, earlier in enumerate(first.request.depends_on):
-        if db.get(SessionRow, earlier) is None:
+        if not db.scalar(_EXISTS, {"of": earlier}):
             message = "This session is not there any more. Leave it out."
             errors.append(FieldError(f"depends_on.{index}", "unknown", message))
     return errors
@@ -174,23 +205,21 @@ def name_in_use(name: str) -> FieldError:
     )
 
 
-def locked(db: Transaction, session_id: str, version: int | None = None) -> SessionRow:
-    """The session's row, held by us until the end of the transaction.
+def locked(db: Connection, session_id: str, version: int | None = None) -> Session:
+    """The session, held by us until the end of the transaction.
 
     Raises `NotFound`; `Changed` where it has another version than the one given.
     """
-    row = db.scalars(
-        select(SessionRow).where(SessionRow.id == session_id).with_for_update(key_share=True)
-    ).one_or_none()
+    row = db.execute(_LOCK, {"of": session_id}).one_or_none()
     if row is None:
         raise NotFound(session_id)
     if version is not None and row.version != version:
         raise Changed(session_id, row.version)
-    return row
+    return session_of(row)
 
 
 def move(
-    db: Transaction,
+    db: Connection,
     session_id: str,
     outcome: Outcome,
     *,
@@ -207,56 +236,56 @@ def move(
     Raises `NotFound`, `Changed`; `IllegalTransition` too where the status is not what was expected.
     """
     assert outcome.to_status is not None
-    row = locked(db, session_id, version)
-    old, new = Status(row.status), outcome.to_status
+    session = locked(db, session_id, version)
+    old, new = session.status, outcome.to_status
     if expect is not None and old is not expect:
         raise IllegalTransition(old, new)
     check_transition(old, new)
-    row.status = new.value
-    row.reason_code, row.reason = reason_code, storable(reason)
-    row.status_changed_at = now
-    row.position = None
-    row.version += 1
-    if exit_code is not None and row.result == SessionResult.UNDEFINED.value:
-        row.exit_code = exit_code  # else its command's is known, which is the one that counts
+    changes: dict[str, Any] = {
+        "status": new, "reason_code": reason_code, "reason": storable(reason),
+        "status_changed_at": now, "position": None, "version": session.version + 1,
+    }  # fmt: skip
+    if exit_code is not None and session.result is SessionResult.UNDEFINED:
+        changes["exit_code"] = exit_code  # else its command's is known, which is what counts
     if result_of_work is not None:
-        row.result = result_of_work.value
+        changes["result"] = result_of_work
     if new is Status.PENDING:
-        row.placed_at = row.agent = row.batch_started_at = None
+        changes |= {"placed_at": None, "agent": None, "batch_started_at": None}
     elif new is Status.RUNNING:
-        row.running_at = now
+        changes["running_at"] = now
     if new.is_final:
-        row.ended_at, row.driver = now, None
+        changes |= {"ended_at": now, "driver": None}
+    session = _change(db, session, **changes)
     if not new.holds_resources:
-        _free(db, session_id, now)
+        db.execute(_FREE, {"of": session_id, "at": now})
     history.record(db, session_id, replace(outcome, from_status=old), now)
-    return session_of(row)
+    return session
 
 
-def _free(db: Transaction, session_id: str, now: datetime) -> None:
-    db.execute(
-        update(AllocationRow)
-        .where(AllocationRow.session_id == session_id, AllocationRow.freed_at.is_(None))
-        .values(freed_at=now)
+def advance(
+    db: Connection, session_id: str, to: Status, now: datetime, sub_steps: Sequence[SubStep] = ()
+) -> Session:
+    """A move with which the phase of the status before ends in success."""
+    phase = PHASES.get(locked(db, session_id).status, Phase.START)
+    outcome = Outcome(
+        phase, Result.SUCCESS, to_status=to, message=f"{phase.value} success", sub_steps=sub_steps
     )
+    return move(db, session_id, outcome, now=now)
 
 
-def rename(db: Transaction, session_id: str, name: str, version: int | None) -> Session:
+def rename(db: Connection, session_id: str, name: str, version: int | None) -> Session:
     """Changes the name that the owner reads. Raises `NotFound`, `Changed`, `RequestError`."""
-    row = locked(db, session_id, version)
-    if row.name == name:
-        return session_of(row)
-    others = (text(LIVE), SessionRow.owner == row.owner, SessionRow.name == name)
-    if not Status(row.status).is_final and db.scalar(select(exists().where(*others))):
+    session = locked(db, session_id, version)
+    if session.name == name:
+        return session
+    others = db.scalars(_NAMES, {"whose": session.owner, "names": [name]})
+    if not session.status.is_final and others.first() is not None:
         raise RequestError([name_in_use(name)])
-    row.name = name
-    row.version += 1
-    db.flush()
-    return session_of(row)
+    return _change(db, session, name=name, version=session.version + 1)
 
 
 def place(
-    db: Transaction,
+    db: Connection,
     agents: Mapping[str, str],
     steps: Callable[[Session], Sequence[SubStep]],
     now: datetime,
@@ -267,30 +296,23 @@ def place(
     check_transition(Status.PENDING, Status.SCHEDULED)
     placed = []
     for some in _portions(list(agents)):
-        query = select(SessionRow).where(
-            SessionRow.id.in_(some), SessionRow.status == Status.PENDING.value
-        )
-        rows = {row.id: row for row in db.scalars(query.with_for_update(key_share=True))}
+        rows = {row.id: row for row in db.execute(_LOCK_WAITING, {"some": some})}
         for session_id in some:
             if session_id in rows:
-                _place(rows[session_id], agents[session_id], now)
-                placed.append(session_of(rows[session_id]))
+                session = session_of(rows[session_id])
+                placed.append(_place(db, session, agents[session_id], now))
     outcome = Outcome(
         Phase.SCHEDULE, Result.SUCCESS, Status.PENDING, Status.SCHEDULED, message="schedule success"
     )
-    db.flush()
-    if placed:
-        values = [replace(outcome, sub_steps=steps(s)).values(s.id, now) for s in placed]
-        db.connection().execute(insert(table(HistoryRow)), values)
+    history.add(db, [replace(outcome, sub_steps=steps(s)).values(s.id, now) for s in placed])
     return placed
 
 
-def _place(row: SessionRow, agent: str, now: datetime) -> None:
-    row.status = Status.SCHEDULED.value
-    row.reason_code = row.reason = ""
-    row.status_changed_at = row.placed_at = now
-    row.agent, row.position = agent, None
-    row.version += 1
+def _place(db: Connection, session: Session, agent: str, now: datetime) -> Session:
+    return _change(
+        db, session, status=Status.SCHEDULED, reason_code="", reason="", status_changed_at=now,
+        placed_at=now, agent=agent, position=None, version=session.version + 1,
+    )  # fmt: skip
 
 
 def _portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -299,68 +321,62 @@ def _portions(ids: Sequence[str]) -> Iterator[Sequence[str]]:
         yield ids[start : start + 10_000]
 
 
-def mark_batch_started(db: Transaction, session_id: str, at: datetime) -> Session:
+def mark_batch_started(db: Connection, session_id: str, at: datetime) -> Session:
     """Notes when the command began, unless that is known."""
-    row = locked(db, session_id)
-    if row.batch_started_at is None:
-        row.batch_started_at = at
-        row.version += 1
-        db.flush()
-    return session_of(row)
+    session = locked(db, session_id)
+    if session.batch_started_at is not None:
+        return session
+    return _change(db, session, batch_started_at=at, version=session.version + 1)
 
 
 def mark_batch_ended(
-    db: Transaction, session_id: str, exit_code: int | None, result: SessionResult
+    db: Connection, session_id: str, exit_code: int | None, result: SessionResult
 ) -> Session:
     """Notes what became of the command, unless that is known."""
-    row = locked(db, session_id)
-    if row.result == SessionResult.UNDEFINED.value:
-        row.result = result.value
-        if exit_code is not None:
-            row.exit_code = exit_code
-        db.flush()
-    return session_of(row)
+    session = locked(db, session_id)
+    if session.result is not SessionResult.UNDEFINED:
+        return session
+    known = {} if exit_code is None else {"exit_code": exit_code}
+    return _change(db, session, result=result, **known)
 
 
-def claim(db: Transaction, session_id: str, driver: str, held_by: str | None) -> bool:
+def claim(db: Connection, session_id: str, driver: str, held_by: str | None) -> Session | None:
     """Makes `driver` the one that works on a session, if that is `held_by` or `driver` now."""
-    row = locked(db, session_id)
-    if Status(row.status).is_final or row.driver not in (held_by, driver):
-        return False
-    row.driver = driver
-    return True
+    session = locked(db, session_id)
+    if session.status.is_final or session.driver not in (held_by, driver):
+        return None
+    return session if session.driver == driver else _change(db, session, driver=driver)
 
 
-def release(db: Transaction, session_id: str, driver: str) -> None:
+def release(db: Connection, session_id: str, driver: str) -> None:
     """Leaves a session to nobody, if `driver` works on it now."""
-    row = locked(db, session_id)
-    if row.driver == driver:
-        row.driver = None
+    session = locked(db, session_id)
+    if session.driver == driver:
+        _change(db, session, driver=None)
 
 
-def set_kernel(db: Transaction, session_id: str, name: str, facts: KernelFacts) -> None:
+def set_kernel(db: Connection, session_id: str, name: str, facts: KernelFacts) -> None:
     """Notes facts of a container, and that there is one. Raises `NotFound`."""
     unknown = set(facts) - KernelFacts.__annotations__.keys()
     if unknown:
         raise TypeError(f"a kernel has no {', '.join(sorted(unknown))}")
-    locked(db, session_id).seq = UNNUMBERED
-    row = db.get(KernelRow, (session_id, name))
-    if row is None:
-        row = KernelRow(session_id=session_id, name=name)
-        db.add(row)
-    for key, value in facts.items():
-        setattr(row, key, value.value if isinstance(value, Status) else value)
+    touch(db, session_id)
+    values = {key: _stored(value) for key, value in facts.items()}
+    mine = (KERNELS.c.session_id == session_id, KERNELS.c.name == name)
+    if not db.scalar(select(exists().where(*mine))):
+        db.execute(insert(KERNELS).values(session_id=session_id, name=name, **values))
+    elif values:
+        db.execute(update(KERNELS).where(*mine).values(values))
 
 
-def forget(db: Transaction, before: datetime, most: int) -> int:
+def forget(db: Connection, before: datetime, most: int) -> int:
     """Removes up to `most` sessions that were over before that time; their other rows go with
     them. Returns how many it removed."""
     # What ended then was submitted before it: an index leads to the oldest.
     old = (
-        select(SessionRow.id)
-        .where(SessionRow.submitted_at < before, SessionRow.ended_at < before)
-        .order_by(SessionRow.submitted_at)
+        select(_ALL.id)
+        .where(_ALL.submitted_at < before, _ALL.ended_at < before)
+        .order_by(_ALL.submitted_at)
         .limit(most)
     )
-    rows = table(SessionRow)
-    return db.connection().execute(delete(rows).where(rows.c.id.in_(old))).rowcount
+    return db.execute(delete(SESSIONS).where(_ALL.id.in_(old))).rowcount

@@ -30,7 +30,6 @@ from .records import (
 )
 from .service_calls import ServiceCalls
 from .sessions import Submission
-from .tables import UNNUMBERED
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -151,6 +150,14 @@ class Store(ServiceCalls):
                 expect=expect, exit_code=exit_code, result_of_work=result_of_work, version=version,
             )  # fmt: skip
 
+    def advance(
+        self, session_id: str, to: Status, *, now: datetime, sub_steps: Sequence[SubStep] = ()
+    ) -> Session:
+        """Takes a session that is on its way to its next status: what is done in the one that it
+        was in went well, step by step. Raises `IllegalTransition`, `NotFound`."""
+        with self._write() as db:
+            return sessions.advance(db, session_id, to, now, sub_steps)
+
     def retry_or_give_up(
         self,
         session_id: str,
@@ -204,11 +211,8 @@ class Store(ServiceCalls):
     ) -> None:
         """Notes in the history what did not change the status. Raises `NotFound`."""
         with self._write() as db:
-            row = sessions.locked(db, session_id)
-            row.seq = UNNUMBERED
-            outcome = Outcome(
-                phase, result, Status(row.status), None, error_code, message, sub_steps
-            )
+            status = sessions.touch(db, session_id).status
+            outcome = Outcome(phase, result, status, None, error_code, message, sub_steps)
             history.record(db, session_id, outcome, now)
 
     def rename(self, session_id: str, name: str, version: int | None = None) -> Session:
@@ -220,11 +224,11 @@ class Store(ServiceCalls):
         except IntegrityError:
             raise RequestError([sessions.name_in_use(name)]) from None
 
-    def claim(self, session_id: str, driver: str, *, held_by: str | None = None) -> bool:
+    def claim(self, session_id: str, driver: str, *, held_by: str | None = None) -> Session | None:
         """Makes `driver` (the id of a process run) the one that works on a session.
 
-        True if nobody else does: its driver was `held_by` (None: nobody), or `driver` already.
-        False if somebody else was faster or the session is over. Raises `NotFound`.
+        The session if nobody else does: its driver was `held_by` (None: nobody), or `driver`
+        already. None if somebody else was faster or it is over. Raises `NotFound`.
         """
         with self._write() as db:
             return sessions.claim(db, session_id, driver, held_by)

@@ -251,7 +251,14 @@ class MetaRow(Base):
 
 
 def table(row: type[Base]) -> Table:
-    """The table behind a row class, for statements over many rows at once."""
+    """The table behind a row class."""
     found = row.__table__
     assert isinstance(found, Table)
     return found
+
+
+# For statements. Those that run often are made once, by their modules: to build one takes as long
+# as to run it.
+AGENTS, ALLOCATIONS, DEPENDENCIES = table(AgentRow), table(AllocationRow), table(DependencyRow)
+HISTORY, KERNELS, LAUNCHES = table(HistoryRow), table(KernelRow), table(LaunchRow)
+META, SESSIONS = table(MetaRow), table(SessionRow)

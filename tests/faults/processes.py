@@ -131,7 +131,7 @@ class StubHub:
             user = self.users[owner]
             if name not in user.orm_spawners:
                 user.db.add(orm.Spawner(user=user.orm_user, name=name))
-                user.db.commit()
+                user.db.flush()
             self._spawners[server] = user._new_spawner(name)
         spawner = self._spawners[server]
         headers = {SESSION_HEADER: session_id} if session_id else {}

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,13 +29,13 @@ from sqlalchemy.orm import sessionmaker
 from traitlets.config import Config
 from traitlets.log import get_logger
 
-from jupyterhub_backendai.configuration import read_configuration
+from jupyterhub_backendai.configuration import BackendAI, read_configuration
 from jupyterhub_backendai.model.errors import RequestError
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.service.hub import HubRefused
 from jupyterhub_backendai.service.workers import batch, queue, runner
 from jupyterhub_backendai.site import clock, naming, runtime
-from jupyterhub_backendai.store import NotFound, Session, SessionResult, Store
+from jupyterhub_backendai.store import Filter, NotFound, Session, SessionResult, Store
 from jupyterhub_backendai.store import sessions as store_sessions
 
 from .processes import StubHub, StubService
@@ -44,6 +45,8 @@ from .world import AGENTS, Job, StubEngine, World, ask
 OWNERS = ("alice", "bob", "carol")
 SESSIONS = 30
 FAULTS = 20
+LAUNCHES, ENDS = 40, 40  # seconds: the last launch, and after it the last wish that it end
+WORK = 20  # seconds that a command takes at most
 STEPS_APART = 180  # at most, between two faults
 SETTLED = 900  # seconds after which all must be well
 KILLS = (
@@ -63,6 +66,7 @@ class Wish:
     by_page: bool
     ends: str  # "call", "force", "page", or "" where it is left alone
     after: float
+    depends_on: Wish | None = None
     id: str = ""
     ended: bool = False  # that was answered
 
@@ -73,25 +77,28 @@ class Schedule:
     def __init__(self, seed: int, store: Store, loop: VirtualLoop) -> None:
         self.loop, self.world, self.store = loop, World(seed), store
         self.random = self.world.random
-        self.configuration = read_configuration(Config(BackendAI=CONFIGURED))
-        self.rows = hub_rows()
-        self.wishes = [self._wish(number) for number in range(SESSIONS)]
+        self.configuration, self.rows = configuration(), hub_rows()
+        self.wishes: list[Wish] = []
+        for number in range(SESSIONS):
+            self.wishes.append(self._wish(number))
 
     def _wish(self, number: int) -> Wish:
         dice, name = self.random, f"work-{number}"
         wish = Wish(
-            name, dice.choice(OWNERS), dice.uniform(0, 60), {"name": name},
-            by_page=dice.random() < 0.3, ends="", after=dice.uniform(0, 60),
+            name, dice.choice(OWNERS), dice.uniform(0, LAUNCHES), {"name": name},
+            by_page=dice.random() < 0.3, ends="", after=dice.uniform(0, ENDS),
         )  # fmt: skip
         wish.options["resources"] = {"cpu": dice.choice((0.5, 1, 2)), "mem": "512m"}
         if dice.random() < 0.6:
-            job = Job(round(dice.uniform(0.1, 30), 1), dice.choice((0, 0, 0, 3, 127)))
+            job = Job(round(dice.uniform(0.1, WORK), 1), dice.choice((0, 0, 0, 3, 127)))
             wish.options |= {"type": "batch", "batch": {"command": job.command}}
             wish.by_page = False
             if dice.random() < 0.1:
                 wish.options["batch"]["starts_at"] = f"{dice.randint(5, 40)}s"
-            if number and dice.random() < 0.25:
-                wish.options["depends_on"] = [f"work-{dice.randrange(number)}"]
+            earlier = [other for other in self.wishes if other.owner == wish.owner]
+            if earlier and dice.random() < 0.25:
+                wish.depends_on = dice.choice(earlier)
+                wish.options["depends_on"] = [wish.depends_on.name]
             wish.ends = dice.choice(("", "", "", "call", "force"))
         else:
             wish.ends = dice.choice(("call", "call", "page", "force")) if number % 10 else ""
@@ -111,11 +118,12 @@ class Schedule:
         people = [asyncio.ensure_future(self._person(wish)) for wish in self.wishes]
         await asyncio.wait(people)
         broken = [person.exception() for person in people]
-        world.faults.clear()
+        while world.faults:  # noqa: ASYNC110 - everybody was quick: the rest of the kills
+            await asyncio.sleep(1)
         wrong = [f"somebody met {error!r}" for error in broken if error]
         wrong += await self._settled()
         for wish in self.wishes:
-            if wish.id and not self.store.get(wish.id).status.is_final:
+            if not self.store.get(wish.id).status.is_final:
                 await self._end(wish, "call")
         return wrong + await self._settled(none_live=True) + world.broken
 
@@ -180,8 +188,10 @@ class Schedule:
 
     async def _person(self, wish: Wish) -> None:
         await asyncio.sleep(wish.at)
+        while wish.depends_on and not wish.depends_on.id:  # noqa: ASYNC110
+            await asyncio.sleep(1)
         await self._launch(wish)
-        if wish.id and wish.ends:
+        if wish.ends:
             await asyncio.sleep(wish.after)
             await self._end(wish, wish.ends)
 
@@ -206,8 +216,12 @@ class Schedule:
                 await self._asked("service", lambda s: s.launch(wish.owner, wish.options))
         except (RequestError, HubRefused) as no:
             self.world.say(f"{wish.name}: {no}")  # or it was there already, the answer lost
-        rows, _ = self.store.list_sessions(limit=200)
-        wish.id = next((r.id for r in rows if r.name == wish.name), "")
+        rows, _ = self.store.list_sessions(Filter(owner=wish.owner, name=wish.name))
+        wish.id = next((row.id for row in rows if row.name == wish.name), "")
+        if not wish.id:  # what it was to wait for has failed by now
+            del wish.options["depends_on"]
+            await self._launch(wish)
+            return
         self.world.say(f"{wish.name} is {wish.id}, {wish.options}")
 
     async def _end(self, wish: Wish, how: str) -> None:
@@ -279,11 +293,27 @@ CONFIGURED: dict[str, Any] = {
 }
 
 
+@cache
+def configuration() -> BackendAI:
+    """The site's, the same in each schedule."""
+    return read_configuration(Config(BackendAI=CONFIGURED))
+
+
 def hub_rows() -> dict[str, tuple[Any, Any]]:
-    """The users in a Hub's database, and that database."""
+    """The users in a Hub's database, without servers, and that database."""
+    rows = _hub_rows()
+    for user, db in rows.values():
+        for spawner in list(user._orm_spawners):
+            db.delete(spawner)
+        db.commit()
+    return rows
+
+
+@cache
+def _hub_rows() -> dict[str, tuple[Any, Any]]:
     engine = create_engine("sqlite://")
     orm.Base.metadata.create_all(engine)
-    db = sessionmaker(bind=engine)()
+    db = sessionmaker(bind=engine, expire_on_commit=False)()
     rows = {name: orm.User(name=name) for name in OWNERS}
     db.add_all(rows.values())
     db.commit()

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import selectors
+import heapq
+import itertools
+from collections import deque
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -44,30 +46,46 @@ class Process:
             task.cancel()
 
 
-class _Skipping(selectors.DefaultSelector):
-    loop: VirtualLoop
-
-    def select(self, timeout: float | None = None) -> Any:
-        if timeout is None:
-            raise AssertionError("everybody waits for ever")
-        self.loop.now += max(0.0, timeout)
-        return []
-
-
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop that skips the time in which nothing happens; what others do in threads it does at
-    once, so that the same seed gives the same run."""
+    once, so that the same seed gives the same run.
+
+    It has timers and callbacks of its own, because it watches nothing else: asyncio's way around
+    sockets and signals would take longer than what runs in it.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
-        selector = _Skipping()
-        selector.loop = self
-        super().__init__(selector)
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._order = itertools.count()  # of timers of the same moment
+        super().__init__()
         self.set_task_factory(_task)  # type: ignore[arg-type]
         self.set_exception_handler(lambda *_: None)  # of tasks that were killed
 
     def time(self) -> float:
         return self.now
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
+        return timer
+
+    def _run_once(self) -> None:
+        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        timers = self._timers
+        while timers and (not ready or timers[0][0] <= self.now):
+            when, _, timer = heapq.heappop(timers)
+            if not timer.cancelled():
+                self.now = max(self.now, when)
+                ready.append(timer)
+        if not ready:
+            raise AssertionError("everybody waits for ever")
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         done = self.create_future()

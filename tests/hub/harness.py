@@ -117,9 +117,8 @@ class Hub:
         settings: dict[str, dict[str, Any]] = {
             "BackendAI": {"environments": ENVIRONMENTS, "check_hub_access": False},
         }
-        if self.service:
-            url = f"http://127.0.0.1:{self.service_port}"
-            settings["BackendAI"].update(service=True, service_url=url)
+        own = {"service_url": f"http://127.0.0.1:{self.service_port}"}
+        settings["BackendAI"].update(own if self.service else {"service": False})
         for section, values in self.settings.items():
             settings[section] = {**settings.get(section, {}), **values}
         path = self.directory / "jupyterhub_config.py"

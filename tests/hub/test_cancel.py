@@ -28,7 +28,6 @@ SETTINGS = {
         ],
         "presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}],
         "agents": [{"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}],
-        "queue_timeout": 4,
     },
     "Spawner": {"start_timeout": 40, "http_timeout": 15},
     "JupyterHub": {"log_level": "INFO"},
@@ -164,21 +163,6 @@ def test_an_image_that_cannot_be_had(hub: Hub) -> None:
     why = failed(hub, "hopeful", "gone", "pull", "pull_image", "image_missing")
     assert "image of this session is not on its machine" in why
     assert "backendai-no-such-image:1" in hub.log_text()[before:]  # an admin is told which
-
-
-def test_no_room_in_time(hub: Hub) -> None:
-    holder, waiter = hub.add_user("holder"), hub.add_user("waiter")
-    hub.launch(holder, {"resources": {"cpu": 1}})
-    hub.until_ready(holder)
-    hub.launch(waiter)
-    row = wait_for(
-        "the wait to be over",
-        lambda: [s for s in hub.sessions(waiter) if s["status"] not in {"PENDING", "SCHEDULED"}],
-    )[-1]
-    assert row["status"] == "CANCELLED"
-    assert "no room in time" in row["reason"]
-    hub.delete(holder)
-    wait_for("all to be over", lambda: not hub.containers() and not hub.held())
 
 
 def test_an_engine_that_is_silent_once_and_one_that_refuses_while_the_hub_starts(hub: Hub) -> None:

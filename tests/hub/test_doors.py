@@ -51,7 +51,8 @@ BAD = [
     ({"preopen_ports": [80]}, 400, "preopen_ports.0"),
     ({"owner": "boss"}, 403, "owner"),
     ({"project": "other"}, 403, "project"),
-    ({"type": "batch", "batch": {"command": "ls"}}, 400, "type"),
+    ({"type": "batch"}, 400, "batch.command"),
+    ({"batch": {"command": "ls"}}, 400, "batch"),
     ({"count": 3}, 400, "count"),
     ({"user_options": ["x"]}, 400, ""),
 ]

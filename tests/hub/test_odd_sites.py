@@ -21,6 +21,34 @@ def after_a_round(hub: Hub) -> None:
     wait_for("the stray to go", lambda: stray.id not in {c.id for c in hub.containers()})
 
 
+def test_a_site_without_the_service(tmp_path: Path) -> None:
+    """Nobody is there to start what no page waits for, and each is told so."""
+    here = {"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}
+    settings = {"BackendAI": {"presets": PRESETS, "agents": [here], "queue_timeout": 4}}
+    hub = Hub(tmp_path, settings=settings, service=False)
+    try:
+        hub.start()
+        holder, waiter = hub.add_user("holder"), hub.add_user("waiter")
+        hub.launch(holder, {"resources": {"cpu": 1}})
+        hub.until_ready(holder)
+        hub.launch(waiter)
+        (row,) = wait_for(
+            "the wait to be over",
+            lambda: [
+                s for s in hub.sessions(waiter) if s["status"] not in {"PENDING", "SCHEDULED"}
+            ],
+        )
+        assert row["status"] == "CANCELLED"
+        assert "no room in time" in row["reason"]
+        reply = hub.launch(waiter, {"type": "batch", "batch": {"command": "true"}})
+        assert reply.status_code == 400
+        assert "needs the sessions service" in reply.json()["message"]
+        hub.delete(holder)
+        wait_for("all to be over", lambda: not hub.containers() and not hub.held())
+    finally:
+        hub.end()
+
+
 def test_two_groups_on_one_machine(tmp_path: Path) -> None:
     """Each agent sees the other's containers, and leaves them alone."""
     groups = ["blue", "red"]

@@ -189,8 +189,15 @@ def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
     assert row()["status"] == "PENDING"
     page = visitor.get(f"{hub.url}/hub/spawn-pending/flo", timeout=30)
     assert "mine is in line" in " ".join(page.text.split())
-    assert "It is in line, #1. It starts by itself" in page.text
-    assert "did not start" not in page.text
+    hub.stop()
+    hub.start()  # which has only the database to know it from
+    until_open(hub)
+    visitor = sign_in(hub.url, "flo")
+    page = visitor.get(f"{hub.url}/hub/spawn-pending/flo", timeout=30)
+    for text in (page.text, visitor.get(f"{hub.url}/hub/home", timeout=30).text):
+        assert "It is in line, #1. It starts by itself" in text
+        assert "Waiting for 0.5 CPU cores" in text
+        assert "did not start" not in text
 
     # Another that waits is cancelled from its page, by a link and a button.
     assert hub.launch("flo", {"name": "other"}, "other").status_code == 202

@@ -24,7 +24,7 @@ from jupyterhub_backendai.model import rules
 from jupyterhub_backendai.model.errors import RequestError
 from jupyterhub_backendai.model.policy import Policy
 from jupyterhub_backendai.model.resolve import Context, KnownSession, SessionRequest, resolve
-from jupyterhub_backendai.model.spec import MAX_ERRORS, MAX_PARTS, MAX_TEXT, size_error
+from jupyterhub_backendai.model.sizes import MAX_ERRORS, MAX_PARTS, MAX_TEXT, size_error
 
 LENIENT = context(Policy(manual_image=True, max_preopen_ports=100), agents=(), folders=FOLDERS)
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)

@@ -68,7 +68,6 @@ def half_a_move(url: str, session_id: str) -> None:
     outcome = Outcome(Phase.CANCEL, Result.SUCCESS, to_status=Status.CANCELLED)
     with store._db.write(alone=True) as db:
         sessions.move(db, session_id, outcome, now=NOW)
-        db.flush()
         print("inside", flush=True)
         sys.stdin.readline()
 

@@ -7,7 +7,7 @@ from threading import Event
 from typing import Any
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from store_samples import (
     NOW,
     after,
@@ -24,7 +24,7 @@ from jupyterhub_backendai.model.status import (
 from jupyterhub_backendai.store import (
     Store,
 )
-from jupyterhub_backendai.store.tables import SessionRow, table
+from jupyterhub_backendai.store.tables import SESSIONS
 
 WRITERS, TURNS = 6, 5
 
@@ -114,7 +114,7 @@ def test_what_failed_leaves_no_number(store: Store) -> None:
         store.move(session.id, Status.RUNNING, phase=Phase.START, now=NOW)
     assert store.seq() == before
     with store._db.read() as db:
-        assert not db.query(SessionRow).filter(SessionRow.seq == 0).all()
+        assert not db.execute(select(SESSIONS).where(SESSIONS.c.seq == 0)).all()
 
 
 def test_the_newest_row_may_be_removed(store: Store) -> None:
@@ -122,7 +122,7 @@ def test_the_newest_row_may_be_removed(store: Store) -> None:
     session = submit(store, "train")
     before = store.seq()
     with store._db.write() as db:
-        db.execute(table(SessionRow).delete())
+        db.execute(SESSIONS.delete())
     assert store.seq() == before
     assert session.id not in {c.session.id for c in store.changes(0)}
     submit(store, "other")
@@ -134,6 +134,5 @@ def test_a_write_past_the_store_is_numbered_too(store: Store) -> None:
     session = submit(store, "train")
     before = store.seq()
     with store._write() as db:
-        rows = table(SessionRow)
-        db.execute(update(rows).where(rows.c.id == session.id).values(priority=1))
+        db.execute(update(SESSIONS).where(SESSIONS.c.id == session.id).values(priority=1))
     assert seen(store, before) == ["train"]

@@ -29,14 +29,14 @@ def upgrade(database: Database) -> None:
 
 def tables(database: Database) -> set[str]:
     with database.read() as db:
-        return set(inspect(db.connection()).get_table_names())
+        return set(inspect(db).get_table_names())
 
 
 def test_the_migrations_make_what_the_tables_say(database: Database) -> None:
     upgrade(database)
     with database.read() as db:
         context = MigrationContext.configure(
-            db.connection(), opts={"compare_type": True, "compare_server_default": True}
+            db, opts={"compare_type": True, "compare_server_default": True}
         )
         assert compare_metadata(context, Base.metadata) == []
 
@@ -45,7 +45,7 @@ def test_conditions_of_indexes(database: Database) -> None:
     """The comparison above does not look at them."""
     upgrade(database)
     with database.read() as db:
-        inspector = inspect(db.connection())
+        inspector = inspect(db)
         found = {
             index["name"]: (index["unique"], index["dialect_options"])
             for name in tables(database)

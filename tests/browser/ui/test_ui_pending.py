@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import Page, expect
 from ui_harness import environment, page_context, person
 
+from jupyterhub_backendai.spawner.in_line import Waiting
 from jupyterhub_backendai.spawner.story import Story
 
 pytestmark = pytest.mark.browser
@@ -280,3 +281,28 @@ async def test_a_session_that_ended_by_itself_says_why(implicit: int) -> None:
     assert "or was never started" not in html
     assert ("started again in a moment" in html) is bool(implicit)
     assert 'role="status"' not in await page(None)  # of a spawner that is not ours
+
+
+@pytest.mark.parametrize("template", ["not_running.html", "home.html"])
+async def test_what_waits_by_itself_is_told_with_its_reason(template: str) -> None:
+    """From the database, through the spawner, for every page that the Hub shows meanwhile."""
+
+    async def waiting() -> list[Waiting]:
+        mine = Waiting("0" * 32, "lab<4>", "lab4", "It is in line, #2.", "Waiting for <1> core.")
+        return [Waiting("1" * 32, "another", "another", "It is in line.", ""), mine]
+
+    spawner = SimpleNamespace(name="lab4", display_name="", ready=False, waiting=waiting)
+    user = person("mkim", all_spawners=lambda **_: [])
+    user.spawners["lab4"] = spawner
+    shown = environment(enable_async=True).get_template(template)
+    html = await shown.render_async(
+        page_context(
+            user=user, server_name="lab4", spawn_url="/hub/spawn/mkim/lab4",
+            default_server=spawner, url="/hub/spawn/mkim",
+        )
+    )  # fmt: skip
+    assert "It is in line, #2." in html
+    assert "Waiting for &lt;1&gt; core." in html
+    assert f'href="/services/backendai/sessions/{"0" * 32}/end"' in html
+    assert ("another" in html) is (template == "home.html")
+    assert "is not running" not in html
