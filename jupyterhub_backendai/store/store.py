@@ -14,7 +14,7 @@ from ..model.errors import RequestError
 from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Result, Status
-from ..scheduling.snapshot import Holding, Snapshot
+from ..scheduling.snapshot import Snapshot
 from . import agents, history, passes, queries, retries, sessions
 from .history import Outcome
 from .queries import Filter, Order
@@ -326,11 +326,6 @@ class Store(ServiceCalls):
         """All agents that are known, by name."""
         with self._db.read() as db:
             return agents.agents(db)
-
-    def allocations(self) -> list[Holding]:
-        """All that is held now."""
-        with self._db.read() as db:
-            return agents.holdings(db)
 
     def snapshot(self, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:
         """What a schedule pass would decide on now; changes nothing."""

@@ -14,6 +14,7 @@ from jupyterhub_backendai.service.workers.batch import BatchWorker
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import Session, SessionResult
 
+from ..holdings import holdings
 from .starting import Hub, site_of, submit, until, worker_of
 
 
@@ -48,7 +49,7 @@ async def test_a_command_begins_ends_and_ends_its_session(hub: Hub) -> None:
     )  # fmt: skip
     assert row.reason_code == "task_finished"
     assert machine.saved == machine.removed == [session.id]  # type: ignore[attr-defined]
-    assert site.store.allocations() == []
+    assert holdings(site.store) == []
     assert hub.active == [("alice", "train-1")]  # once in a while
 
 

@@ -24,6 +24,8 @@ from jupyterhub_backendai.site.rules import RULES, Action, Driver, Sight, rule_f
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport, Session
 
+from ..holdings import holdings
+
 S = Status
 YES_NO = (False, True)
 
@@ -125,7 +127,7 @@ async def test_nothing_of_a_dead_hub_is_lost(site: Site, monkeypatch: pytest.Mon
             making = site.store.move(making.id, status, phase=PHASES[status], now=utcnow())
     assert (row.status, row.reason_code) == (S.ERROR, "hub_restarted")
     assert "tried 5 times" in row.reason
-    assert all(a.session_id != making.id for a in site.store.allocations())
+    assert all(a.session_id != making.id for a in holdings(site.store))
 
     # While its agent does not answer, nothing is known of it.
     silent = session(site, "silent", "dead", S.SCHEDULED, S.PREPARING)

@@ -34,6 +34,7 @@ from jupyterhub_backendai.scheduling.snapshot import (
     Snapshot,
 )
 from jupyterhub_backendai.store import AgentReport, Store, passes
+from tests.holdings import holdings
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def test_places_and_waits(store: Store) -> None:
     assert (tried.phase, tried.error_code) == (Phase.SCHEDULE, waiting.reason_code)
     assert (tried.to_status, tried.message) == (None, waiting.reason)
     assert tried.result in {Result.NEED_RETRY, Result.SKIPPED}
-    assert {h.session_id for h in store.allocations()} == set(ids[:4])
+    assert {h.session_id for h in holdings(store)} == set(ids[:4])
     assert not violations(store)
 
 
@@ -245,7 +246,7 @@ def test_an_agent_that_is_named_no_more(store: Store) -> None:
     store.report_agents([], now=NOW)
     (agent,) = store.agents()
     assert (agent.available, agent.reason) == (False, "no longer configured")
-    assert len(store.allocations()) == 1
+    assert len(holdings(store)) == 1
     end(store, session.id)
     store.report_agents([], now=NOW)
     assert store.agents() == []
@@ -258,7 +259,7 @@ def test_capacity_that_shrinks_below_what_is_held(store: Store) -> None:
     store.report_agents([AgentReport("a1", "default", slots(2, 4))], now=NOW)
     submit(store, "more")
     assert run_pass(store) == []
-    assert len(store.allocations()) == 4, "nobody loses a place"
+    assert len(holdings(store)) == 4, "nobody loses a place"
 
 
 def test_a_session_cancelled_during_a_pass_gets_no_place(
@@ -281,7 +282,7 @@ def test_a_session_cancelled_during_a_pass_gets_no_place(
 
     monkeypatch.setattr(passes, "schedule", decided_before)
     assert run_pass(store, 2) == ["other"]
-    assert [h.session_id for h in store.allocations()] == [other.id]
+    assert [h.session_id for h in holdings(store)] == [other.id]
 
 
 def test_passes_at_once_in_threads(store: Store) -> None:
@@ -306,5 +307,5 @@ def test_passes_at_once_in_threads(store: Store) -> None:
             placed.append(session.id)
             end(store, session.id, 20)
     assert len(placed) == len(set(placed)) == 32, "each was placed by one pass, once"
-    assert store.allocations() == []
+    assert holdings(store) == []
     assert not violations(store)
