@@ -11,10 +11,12 @@ from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
 from .configuration import BackendAI
+from .service import keeper
 from .service.handover import VARIABLE, pack
 from .service.parts import CLIENT
 
 NAME = "backendai"
+SERVICE = [sys.executable, "-m", "jupyterhub_backendai.service"]
 ACCESS = f"access:services!service={NAME}"
 # To find owners and their groups, and to start and end their servers. Nothing of tokens, nothing
 # of other services, nothing of what is inside a server.
@@ -43,7 +45,7 @@ def add_service(
         {
             "name": NAME,
             "url": configuration.service_url,
-            "command": [sys.executable, "-m", "jupyterhub_backendai.service"],
+            "command": [sys.executable, "-I", "-S", keeper.__file__, *SERVICE],
             "environment": {VARIABLE: pack(sections)},
             "oauth_no_confirm": True,
             "oauth_client_allowed_scopes": ON_BEHALF,

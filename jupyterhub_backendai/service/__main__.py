@@ -1,4 +1,4 @@
-"""`python -m jupyterhub_backendai.service`: what the Hub runs. Listens first, opens after."""
+"""`python -m jupyterhub_backendai.service`: what `keeper` runs. Listens first, opens after."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from .app import Service
 from .handover import VARIABLE, unpack
 from .listening import listen
 
-ORPHANED = 1.0  # seconds between two looks at whether the Hub is there
+ORPHANED = 1.0  # seconds between two looks at whether our keeper is there
 
 
 async def main() -> None:
-    """Serves until it is told to stop, or until the Hub that started it is gone."""
+    """Serves until it is told to stop, or until the process that started it is gone."""
     service = Service(lambda: unpack(os.environ.get(VARIABLE, "")))
     server = HTTPServer(service.application(), xheaders=True)
     stop = asyncio.Event()
@@ -35,13 +35,16 @@ async def main() -> None:
     await service.stop()
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(server.close_all_connections(), 5)
+    # Not the usual way, which waits for every thread: one may read a log for as long as a command
+    # writes it. What a thread was at is done again, as after a kill.
+    os._exit(0)
 
 
 async def _until_orphaned(parent: int, stop: asyncio.Event) -> None:
-    """A Hub that was killed leaves us behind, and the next one starts its own."""
+    """A keeper that was killed leaves us behind, and the Hub starts another."""
     while os.getppid() == parent:  # noqa: ASYNC110 - the system tells nobody
         await asyncio.sleep(ORPHANED)
-    logging.getLogger(__name__).warning("The Hub is gone; the sessions service ends")
+    logging.getLogger(__name__).warning("The keeper is gone; the sessions service ends")
     stop.set()
 
 

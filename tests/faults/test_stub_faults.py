@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", "6"))
+SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", "12"))
 ONLY = os.environ.get("FAULT_SEED")
 SIDE_BY_SIDE = 2
 

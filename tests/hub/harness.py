@@ -25,6 +25,7 @@ import requests
 
 T = TypeVar("T")
 IMAGE = "backendai-demo:latest"
+SERVICE = [b"-m", b"jupyterhub_backendai.service"]
 TOKEN = "a-token-for-the-tests-of-this-hub"
 SCOPES = ["admin:users", "admin:servers", "list:users", "access:servers", "tokens", "admin:groups"]
 
@@ -188,6 +189,20 @@ class Hub:
             for volume in self.docker.volumes.list(filters=label):
                 with contextlib.suppress(docker.errors.APIError):
                     volume.remove(force=True)
+
+    def services(self) -> list[int]:
+        """Pids of the sessions services of this Hub that run, by their port in their environment;
+        without what keeps them going."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            with contextlib.suppress(OSError):
+                if (
+                    folder.name.isdigit()
+                    and (folder / "cmdline").read_bytes().split(b"\0")[1:3] == SERVICE
+                    and f":{self.service_port}".encode() in (folder / "environ").read_bytes()
+                ):
+                    found.append(int(folder.name))
+        return found
 
     def log_text(self) -> str:
         return (self.directory / "hub.log").read_text(errors="replace")

@@ -75,8 +75,11 @@ class SecondEngine:
     def kill(self) -> None:
         """kill -9 of the daemon; its containers go on (live restore)."""
         assert self.process is not None
+        containerd = Path(f"/proc/{(self.run / 'exec/containerd/containerd.pid').read_text()}")
         self.process.kill()
         self.process.wait()
+        # It dies with its daemon, but not at once, and the next daemon would take it for its own.
+        wait_for("its containerd to be gone", lambda: not containerd.exists())
 
     def stop(self) -> None:
         """Ends containers, daemon and bridge; the images stay."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,27 +143,21 @@ def test_a_running_session_is_ended_through_the_hub(hub: Hub) -> None:
 
 def test_a_hub_that_was_killed_leaves_no_second_service(hub: Hub) -> None:
     token = token_of(hub, "dora")
-    (old,) = processes(hub)
+    (old,) = hub.services()
     hub.kill()
     hub.start()
-    wait_for("another service", lambda: processes(hub) not in ([], [old]))
+    wait_for("another service", lambda: hub.services() not in ([], [old]))
     wait_for("it to open", lambda: api(hub, "health").status_code == 200)
-    assert len(processes(hub)) == 1
+    assert len(hub.services()) == 1
     assert api(hub, "api/sessions", token).status_code == 200
 
 
-def processes(hub: Hub) -> list[int]:
-    """The services of this Hub that run, by their port in their environment."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        with contextlib.suppress(OSError):
-            if (
-                folder.name.isdigit()
-                and b"jupyterhub_backendai.service" in (folder / "cmdline").read_bytes()
-                and f":{hub.service_port}".encode() in (folder / "environ").read_bytes()
-            ):
-                found.append(int(folder.name))
-    return found
+def test_a_service_that_was_killed_is_soon_there_again(hub: Hub) -> None:
+    (old,) = hub.services()
+    os.kill(old, signal.SIGKILL)
+    wait_for("another service", lambda: hub.services() not in ([], [old]), 5)
+    wait_for("it to open", lambda: api(hub, "health").status_code == 200, 15)
+    assert "The sessions service ended (signal 9); it is started again" in hub.log_text()
 
 
 def test_a_service_that_cannot_open_keeps_no_hub_from_starting(tmp_path: Path) -> None:

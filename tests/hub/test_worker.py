@@ -8,7 +8,6 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,16 +75,6 @@ def batch(hub: Hub, token: str, name: str, command: str, **options: Any) -> str:
     return session
 
 
-def kill_service(hub: Hub) -> None:
-    """kill -9 of the service alone."""
-    assert hub.process is not None
-    children = Path(f"/proc/{hub.process.pid}/task/{hub.process.pid}/children").read_text().split()
-    (service,) = (
-        pid for pid in children if b"backendai.service" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-    os.kill(int(service), signal.SIGKILL)
-
-
 def over(hub: Hub, owner: str, count: int) -> list[dict[str, Any]] | None:
     rows = hub.sessions(owner)
     assert len(rows) == count
@@ -136,7 +125,8 @@ def test_twelve_in_order_while_the_hub_is_restarted_twice(hub: Hub) -> None:
         return sum(row["status"] in wanted for row in hub.sessions("bob"))
 
     wait_for("some to run", lambda: of_bob("RUNNING") >= 2)
-    kill_service(hub)
+    (service,) = hub.services()
+    os.kill(service, signal.SIGKILL)
     hub.kill()
     hub.start()
     until_open(hub)

@@ -1,0 +1,138 @@
+"""What the Hub runs so that its service is there again at once: real processes, and signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from jupyterhub_backendai.service import keeper
+
+from ..hub.harness import free_port, wait_for
+
+# A service that says that it is there, by its pid in a file.
+SERVICE = """
+import os, signal, sys
+{first}
+with open(sys.argv[1], "a") as file:
+    print(os.getpid(), file=file)
+signal.pause()
+"""
+
+
+class Kept:
+    """A keeper that runs, and the pids of the services that it has started."""
+
+    def __init__(self, folder: Path, first: str = "", grace: float = keeper.GRACE) -> None:
+        self.pids_file = folder / "pids"
+        program = folder / "keeper.py"
+        text = Path(keeper.__file__).read_text()
+        program.write_text(text.replace(f"GRACE = {keeper.GRACE}", f"GRACE = {grace}"))
+        command = [sys.executable, "-c", SERVICE.format(first=first), str(self.pids_file)]
+        self.arguments = [sys.executable, "-I", "-S", str(program), *command]
+
+    def pids(self) -> list[int]:
+        found = self.pids_file.read_text().split() if self.pids_file.exists() else []
+        return [int(pid) for pid in found]
+
+    def until(self, count: int) -> int:
+        """The pid of that service, once it is there."""
+        return wait_for("the service", lambda: len(self.pids()) >= count and self.pids()[-1], 20)
+
+
+@contextmanager
+def running(kept: Kept) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(kept.arguments, stderr=subprocess.PIPE) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            for pid in kept.pids():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
+
+
+def test_a_service_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    with running(kept) as process:
+        for count in (1, 2):
+            os.kill(kept.until(count), signal.SIGKILL)
+        assert not gone(kept.until(3))
+        assert len(set(kept.pids())) == 3
+        process.terminate()
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert said.count("The sessions service ended (signal 9); it is started again") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_ends_with_its_service(number: signal.Signals, tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    with running(kept) as process:
+        service = kept.until(1)
+        process.send_signal(number)
+        assert process.wait(20) == 0
+        assert gone(service)
+    assert kept.pids() == [service]
+
+
+def test_a_service_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, "signal.signal(signal.SIGTERM, signal.SIG_IGN)", grace=0.1)
+    with running(kept) as process:
+        service = kept.until(1)
+        process.terminate()
+        assert process.wait(20) == 0
+        assert gone(service)
+
+
+def test_it_ends_where_the_hub_was_killed(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    hub = f"import subprocess; subprocess.run({kept.arguments!r})"
+    with subprocess.Popen([sys.executable, "-c", hub], stderr=subprocess.DEVNULL) as process:
+        service = kept.until(1)
+        process.kill()
+    wait_for("the service to be gone", lambda: gone(service), 20)
+
+
+def test_the_service_ends_whatever_a_thread_of_it_is_at(tmp_path: Path) -> None:
+    busy = (
+        "import runpy, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"
+        "runpy.run_module('jupyterhub_backendai.service', run_name='__main__')"
+    )
+    port = free_port()
+    environment = {
+        **os.environ,
+        "JUPYTERHUB_SERVICE_URL": f"http://127.0.0.1:{port}",
+        "JUPYTERHUB_SERVICE_PREFIX": "/services/backendai/",
+        "JUPYTERHUB_API_TOKEN": "token",
+        "JUPYTERHUB_CLIENT_ID": "service-backendai",
+    }
+
+    def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    command = [sys.executable, "-c", busy]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment) as process:
+        try:
+            wait_for("the service", listens)
+            process.terminate()
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
