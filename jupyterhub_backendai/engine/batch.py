@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timezone
 from enum import Enum
+from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, ValidationError
 
 from ..model.request import SessionRequest
 
@@ -63,15 +64,25 @@ class Outcome:
         return self.ending is Ending.FINISHED
 
 
+def _utc(at: datetime) -> datetime:
+    try:
+        return at.astimezone(timezone.utc)
+    except OverflowError as error:  # at the ends of the calendar
+        raise ValueError(str(error)) from error
+
+
+_Moment = Annotated[AwareDatetime, AfterValidator(_utc)]
+
+
 class _Started(BaseModel):
-    at: AwareDatetime
+    at: _Moment
 
 
 class _Result(BaseModel):
-    exit_code: int | None
-    signal: int | None
-    started_at: AwareDatetime | None
-    ended_at: AwareDatetime
+    exit_code: Annotated[int, Field(ge=0, le=255)] | None
+    signal: Annotated[int, Field(ge=1, le=127)] | None
+    started_at: _Moment | None
+    ended_at: _Moment
     timed_out: bool
     reason: Ending
 
@@ -108,6 +119,18 @@ def started_at(started: bytes | None) -> datetime | None:
         return None
 
 
+def is_result(result: bytes | None) -> bool:
+    """Whether this may be the runner's word of the command's end."""
+    return _result(result) is not None
+
+
+def _result(result: bytes | None) -> _Result | None:
+    try:
+        return _Result.model_validate_json(result) if result else None
+    except ValidationError:
+        return None
+
+
 def outcome_of(started: bytes | None, result: bytes | None, out_of_memory: bool) -> Outcome:
     """The outcome that a container which runs no more, or a command that is over, has left.
 
@@ -115,10 +138,7 @@ def outcome_of(started: bytes | None, result: bytes | None, out_of_memory: bool)
     read is not known. `out_of_memory` is what the engine says of the container.
     """
     begun = started_at(started)
-    try:
-        found = _Result.model_validate_json(result) if result else None
-    except ValidationError:
-        found = None
+    found = _result(result)
     if found is None:
         if started is None and result is None:
             return Outcome(Ending.NEVER_STARTED)

@@ -10,13 +10,15 @@ import io
 import posixpath
 import tarfile
 import time
+from contextlib import closing
 from datetime import datetime
 
 import docker
 from docker.errors import NotFound
 
-from .base import ContainerGone, EngineError
-from .batch import MAX_STATE, Outcome, outcome_of, started_at
+from .base import ContainerGone
+from .batch import MAX_STATE, Outcome, is_result, outcome_of, started_at
+from .docker_files import NotPlain, open_plain
 from .settings import GO_FILE, STATE_DIR
 
 STARTED_FILE = f"{STATE_DIR}/started.json"
@@ -25,20 +27,21 @@ RESULT_FILE = f"{STATE_DIR}/result.json"
 
 def read_outcome(client: docker.APIClient, container: str) -> Outcome | None:
     """None while the command may still run or start. Raises `ContainerGone`."""
-    result = read_small(client, container, RESULT_FILE)
+    result = _read(client, container, RESULT_FILE)
     out_of_memory = False
-    if result is None:
+    if not is_result(result):
+        # Not a word of the runner's: while it runs it may still put its own in that place.
         state = _state(client, container)
         if state["Running"] or state["Status"] == "created":
             return None
         out_of_memory = bool(state.get("OOMKilled"))
-        result = read_small(client, container, RESULT_FILE)  # it may have come while we looked
-    return outcome_of(read_small(client, container, STARTED_FILE), result, out_of_memory)
+        result = _read(client, container, RESULT_FILE)  # it may have come while we looked
+    return outcome_of(_read(client, container, STARTED_FILE), result, out_of_memory)
 
 
 def read_started(client: docker.APIClient, container: str) -> datetime | None:
     """When the command began; None where it has not. Raises `ContainerGone`."""
-    return started_at(read_small(client, container, STARTED_FILE))
+    return started_at(_read(client, container, STARTED_FILE))
 
 
 def put_go(client: docker.APIClient, container: str) -> None:
@@ -54,35 +57,17 @@ def put_go(client: docker.APIClient, container: str) -> None:
         raise ContainerGone(f"container {container} is not there") from error
 
 
-def read_small(client: docker.APIClient, container: str, path: str) -> bytes | None:
-    """A small file of a container; None where there is none. Raises `ContainerGone`, and
-    `EngineError` for what is no small file: it is the user's to write."""
+def _read(client: docker.APIClient, container: str, path: str) -> bytes | None:
+    """A file of the state; None where there is none, and empty for what its runner did not write:
+    it is the user's to change."""
     try:
-        stream, found = client.get_archive(container, path)
-    except NotFound:
-        _state(client, container)
+        file = open_plain(client, container, path, MAX_STATE)
+    except NotPlain:
+        return b""
+    if file is None:
         return None
-    try:
-        if found["size"] > MAX_STATE:
-            return b""
-        data = b""
-        for chunk in stream:
-            data += chunk
-            if len(data) > 2 * MAX_STATE:
-                return b""
-    finally:
-        stream.close()
-    return _only_file(data)
-
-
-def _only_file(data: bytes) -> bytes:
-    try:
-        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-            member = tar.next()
-            file = tar.extractfile(member) if member is not None and member.isreg() else None
-            return b"" if file is None else file.read()
-    except tarfile.TarError as error:
-        raise EngineError(f"the engine's archive cannot be read: {error}") from error
+    with closing(file):
+        return file.read(MAX_STATE)
 
 
 def _state(client: docker.APIClient, container: str) -> dict[str, object]:

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import re
-import tarfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import docker
-import requests
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import CancellableStream
 from traitlets.log import get_logger
 from urllib3.exceptions import HTTPError
 
 from .base import AgentUnreachable, ContainerGone, EngineError
+from .docker_files import NotPlain, look, open_plain
 from .logs import CHUNK, LogPart, cut
 from .saved_logs import COMMAND, LogShelf
-from .settings import OUTPUT_DIR
+from .settings import LOG_MAX, OUTPUT_DIR
 
 if TYPE_CHECKING:
     from .docker import DockerHost
 
 CALL_TIMEOUT = 60  # seconds without a byte, of a log that is not followed
-MOST_OUTPUT = 1024**3  # bytes; what a runner keeps is a tenth of it where nothing else is said
 HEADER = 8  # bytes before each piece: which stream, three of nothing, the length in four
-_PART = re.compile(r"(?:.*/)?(\d{20})\.log")
+# What the runner keeps, the older first; each begins with a line of how many bytes came before it.
+OUTPUT_FILES = (f"{OUTPUT_DIR}/older.log", f"{OUTPUT_DIR}/newer.log")
+BEFORE = 21  # bytes of that line
+_BEFORE = re.compile(rb"(\d{20})\n")
 
 
 def container_log(host: DockerHost, container: str, part: LogPart) -> DockerLog:
@@ -43,12 +44,12 @@ def save(host: DockerHost, container: str, shelf: LogShelf, session_id: str, ker
         with closing(log):
             shelf.save(log, session_id, kernel)
         with _asking(host):
-            output = CommandOutput(host.client, container)
-        with closing(output):
-            if output.there:
-                # Whoever puts more than the runner does into that directory is not waited for.
-                most = max(MOST_OUTPUT, 2 * shelf.log_max)
-                shelf.save(cut(iter(output), 0, most), session_id, kernel, COMMAND)
+            runner = look(host.client, container, OUTPUT_DIR) is not None
+        if runner:
+            # At least the default: it may have begun when more of it was to be kept.
+            output = command_output(host, container, max(LOG_MAX, shelf.log_max))
+            with closing(output):
+                shelf.save(output, session_id, kernel, COMMAND)
     except ContainerGone as gone:
         get_logger().debug("No log is saved: %s", gone)
 
@@ -135,63 +136,26 @@ def without_headers(chunks: Iterator[bytes]) -> Iterator[bytes]:
             yield b"".join(pieces)
 
 
-class CommandOutput:
-    """What the runner of a batch session kept of its command's output: the end of it.
-
-    Raises `ContainerGone`. `there` is False in a container without a runner.
-    """
-
-    def __init__(self, client: docker.APIClient, container: str) -> None:
-        try:
-            self._stream, _ = client.get_archive(container, OUTPUT_DIR, chunk_size=CHUNK)
-        except NotFound:
-            self._stream = None
-            try:
-                client.inspect_container(container)
-            except NotFound as error:
-                raise ContainerGone(f"container {container} is not there") from error
-        self.there = self._stream is not None
-
-    def __iter__(self) -> Iterator[bytes]:
-        if self._stream is None:
-            return
-        try:
-            with tarfile.open(fileobj=cast(IO[bytes], _File(self._stream)), mode="r|") as tar:
-                yield from _in_order(tar)
-        except (tarfile.TarError, requests.RequestException, OSError) as error:
-            raise EngineError(f"the command's output broke off: {error}") from error
-
-    def close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def cancel(self) -> None:
-        """Nothing: it waits for nobody."""
-
-
-def _in_order(tar: tarfile.TarFile) -> Iterator[bytes]:
-    """The runner's files one after the other; the archive has them by their names."""
+def command_output(host: DockerHost, container: str, most: int) -> Generator[bytes]:
+    """What the runner of a batch session kept of its command's output: the end of it, in files of
+    at most `most` bytes. Raises `ContainerGone`, `EngineError`."""
     expected = 0
-    for member in tar:
-        named = _PART.fullmatch(member.name)
-        if named is None or not member.isreg():
+    for path in OUTPUT_FILES:
+        try:
+            with _asking(host):
+                file = open_plain(host.client, container, path, BEFORE + most)
+        except NotPlain as error:
+            yield f"[backendai] This part of the output is lost: {error}\n".encode()
             continue
-        if (missing := int(named[1]) - expected) > 0:
-            yield f"[backendai] {missing} bytes of output are not kept\n".encode()
-        expected = int(named[1]) + member.size
-        file = tar.extractfile(member)
-        while file is not None and (chunk := file.read(CHUNK)):
-            yield chunk
-
-
-class _File:
-    """As much of a file as `tarfile` needs of a stream."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._data = chunks, b""
-
-    def read(self, size: int) -> bytes:
-        while len(self._data) < size and (chunk := next(self._chunks, b"")):
-            self._data += chunk
-        data, self._data = self._data[:size], self._data[size:]
-        return data
+        if file is None:
+            continue
+        with closing(file):
+            before = _BEFORE.fullmatch(file.read(BEFORE))
+            if before is None:
+                continue
+            if (missing := int(before[1]) - expected) > 0:
+                yield f"[backendai] {missing} bytes of output are not kept\n".encode()
+            expected = int(before[1])
+            while chunk := file.read(CHUNK):
+                expected += len(chunk)
+                yield chunk

@@ -51,9 +51,6 @@ async def _end_now(
         site.background(_stop_quietly(site, hub, session))
         site.queue.kick()
         return ended
-    await site.db(
-        site.store.note, session.id, Phase.TERMINATE, Result.SUCCESS, message=reason, now=utcnow()
-    )
     return await _stop(site, hub, session, reason)
 
 
@@ -68,6 +65,12 @@ async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Se
     if over and not session.status.is_final and session.status is not Status.TERMINATING:
         session = await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, USER)
         site.background(site.end(session.id, USER, reason))
+    else:
+        # The Hub's own words do not say who it was. Not before it has agreed.
+        await site.db(
+            site.store.note, session.id, Phase.TERMINATE, Result.SUCCESS, message=reason,
+            now=utcnow(),
+        )  # fmt: skip
     return session
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ..engine.base import AgentUnreachable, ContainerGone, EngineError
-from ..engine.batch import Ending, Outcome
+from ..engine.batch import TIMED_OUT, Ending, Outcome
 from ..model.steps import Step
-from ..store import Kernel, Session, SessionResult
+from ..store import Kernel, NotFound, Session, SessionResult, Unavailable
 from ..store.passes import MAIN_KERNEL
 from .clock import utcnow
 from .steps import Steps
@@ -37,9 +38,7 @@ async def attend(site: Site, session: Session) -> Outcome | None:
         await engine.put_go(session.agent, container)
         await _note_start(site, session, container)
     outcome = await engine.outcome(session.agent, container)
-    if outcome is not None:
-        await _note_end(site, session, outcome)
-    return outcome
+    return None if outcome is None else await _note_end(site, session, outcome)
 
 
 async def keep(site: Site, session: Session, steps: Steps) -> Outcome | None:
@@ -59,7 +58,7 @@ async def keep(site: Site, session: Session, steps: Steps) -> Outcome | None:
                 with steps.of(Step.SAVE_OUTCOME):
                     outcome = await site.engine.outcome(agent, kernel.container_id)
                     if outcome is not None:
-                        await _note_end(site, session, outcome)
+                        outcome = await _note_end(site, session, outcome)
             with steps.of(Step.SAVE_LOG):
                 await site.engine.save_log(
                     agent, kernel.container_id, site.shelf, session.id, kernel.name
@@ -73,10 +72,40 @@ async def keep(site: Site, session: Session, steps: Steps) -> Outcome | None:
     return outcome
 
 
+async def own_reason(site: Site, session: Session, code: str, sentence: str) -> tuple[str, str]:
+    """Why a session ends: what its command says, where nobody ended it and that can be known."""
+    if code not in _BY_ITSELF or session.request.batch is None:
+        return code, sentence
+    return explained(code, sentence, noted(session) or await _left(site, session))
+
+
 def explained(code: str, sentence: str, outcome: Outcome | None) -> tuple[str, str]:
-    """Why a session ended: what its command says, where nobody ended it."""
+    """The same, of an outcome that is known."""
     words = _words(outcome) if outcome is not None and code in _BY_ITSELF else None
     return words or (code, sentence)
+
+
+def noted(session: Session) -> Outcome | None:
+    """What was noted of the command's end when its container was still there."""
+    if session.result is SessionResult.UNDEFINED:
+        return None
+    if session.result is SessionResult.SUCCESS:
+        return Outcome(Ending.FINISHED, session.exit_code)
+    if session.exit_code is None:
+        return Outcome(Ending.OUT_OF_MEMORY)  # the one failure without a code
+    timed_out = session.exit_code == TIMED_OUT
+    return Outcome(Ending.TIMED_OUT if timed_out else Ending.FAILED, session.exit_code)
+
+
+async def _left(site: Site, session: Session) -> Outcome | None:
+    main = await _main(site, session)
+    if main is None or main.container_id is None or session.agent not in site.engine.hosts:
+        return None
+    try:
+        return await site.engine.outcome(str(session.agent), main.container_id)
+    except EngineError as error:
+        site.log.debug("Session %s: nothing is known of its command: %s", session.id, error)
+        return None
 
 
 def reason_of(outcome: Outcome) -> tuple[str, str]:
@@ -114,11 +143,26 @@ async def _main(site: Site, session: Session) -> Kernel | None:
 async def _note_start(site: Site, session: Session, container: str) -> None:
     at = await site.engine.command_started(str(session.agent), container)
     if at is not None:
-        await site.db(site.store.mark_batch_started, session.id, at)
+        await _note_began(site, session, at)
 
 
-async def _note_end(site: Site, session: Session, outcome: Outcome) -> None:
-    """At once and not with the status: whatever dies next, it is known."""
-    if outcome.started_at is not None:
-        await site.db(site.store.mark_batch_started, session.id, outcome.started_at)
-    await site.db(site.store.mark_batch_ended, session.id, outcome.exit_code, result_of(outcome))
+async def _note_began(site: Site, session: Session, at: datetime) -> None:
+    """Between its session's start and now, whatever the clock of its machine says, or its user."""
+    at = min(max(at, session.running_at or at), utcnow())
+    await site.db(site.store.mark_batch_started, session.id, at)
+
+
+async def _note_end(site: Site, session: Session, outcome: Outcome) -> Outcome:
+    """At once and not with the status: whatever dies next, it is known. The outcome as it could
+    be noted: no session keeps its place for one that could not."""
+    try:
+        if outcome.started_at is not None:
+            await _note_began(site, session, outcome.started_at)
+        result = result_of(outcome)
+        await site.db(site.store.mark_batch_ended, session.id, outcome.exit_code, result)
+    except (NotFound, Unavailable):
+        raise  # later it may be possible
+    except Exception:
+        site.log.exception("What became of session %s cannot be noted", session.id)
+        return Outcome(Ending.INTERRUPTED)
+    return outcome

@@ -24,7 +24,7 @@ from ..model.status import (
 )
 from ..model.steps import Step
 from ..store import NotFound, Session, SessionResult, SubStep
-from .batch import explained, keep
+from .batch import explained, keep, noted, own_reason
 from .clock import utcnow
 from .steps import Steps
 
@@ -93,6 +93,8 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
         first = replace(why, code=code, sentence=session.reason or why.sentence)
         await _terminate(site, session, first)
     elif not session.status.is_final:
+        code, sentence = await own_reason(site, session, why.code, why.sentence)
+        why = replace(why, code=code, sentence=sentence)
         session = await _move(site, session, Status.TERMINATING, Phase.TERMINATE, why)
         await _terminate(site, session, why)
 
@@ -104,9 +106,10 @@ async def _terminate(site: Site, session: Session, why: Why) -> None:
     except EngineError as error:
         site.log.warning("Session %s cannot be removed yet: %s", session.id, error)
         return
-    code, sentence = explained(why.code, why.sentence, outcome)
+    code, sentence = explained(why.code, why.sentence, outcome or noted(session))
     if outcome is not None:
-        why = Why(code, sentence, outcome.exit_code)  # its result is noted already
+        why = replace(why, exit_code=outcome.exit_code, result=None)  # that is noted already
+    why = replace(why, code=code, sentence=sentence)
     final = Status.ERROR if code in FAILED else Status.TERMINATED
     await _move(site, session, final, Phase.TERMINATE, why, steps.taken())
 

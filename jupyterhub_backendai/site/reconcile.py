@@ -16,7 +16,7 @@ from ..engine.base import AgentUnreachable
 from ..model.status import IN_LINE, PHASES, Phase, Result, Status
 from ..store import NotFound, Session, SubStep
 from . import ending
-from .batch import keep
+from .batch import keep, own_reason
 from .clock import utcnow
 from .rules import Action, Driver, Rule, Sight, rule_for
 from .steps import Steps
@@ -183,18 +183,19 @@ async def follow(
 ) -> None:
     """Does what a rule says of a session that is not over, and notes it in its history.
     `sub_steps` is what was done already."""
-    site.log.warning("Session %s (%s): %s", session.id, session.status.value, rule.reason)
+    code, reason = await own_reason(site, session, rule.code, rule.reason)
+    site.log.warning("Session %s (%s): %s", session.id, session.status.value, reason)
     await site.db(
         site.store.note,
         session.id,
         phase=Phase.RECONCILE,
         result=Result.STALE,
-        error_code=rule.code,
-        message=rule.reason,
+        error_code=code,
+        message=reason,
         now=utcnow(),
     )
     if rule.action is Action.END:
-        await site.end(session.id, rule.code, rule.reason)
+        await site.end(session.id, code, reason)
         return
     if rule.action is Action.RETRY:
         session = await site.db(

@@ -350,7 +350,8 @@ class DockerSessionSpawner(ContainerSpawner):
         if state.get("OOMKilled"):
             reason = "Memory ran out and it was stopped. Start it again with more memory."
         else:
-            reason = f"Its server ended by itself (exit code {code}). Start it again."
+            what = "server" if session.request.batch is None else "container"
+            reason = f"Its {what} ended by itself (exit code {code}). Start it again."
         await self.session_ended(code, reason)
         return code
 

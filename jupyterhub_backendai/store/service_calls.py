@@ -112,7 +112,10 @@ class ServiceCalls(StoreBase):
     ) -> datetime | None:
         """When a session that waits may start; None: unknown, or it does not wait."""
         start = estimate(self.outlook(policies, catalog, now), session_id)
-        return None if start is None else datetime.fromtimestamp(start, timezone.utc)
+        try:
+            return None if start is None else datetime.fromtimestamp(start, timezone.utc)
+        except (OverflowError, ValueError):  # after the end of the calendar
+            return None
 
     def forecast(
         self,

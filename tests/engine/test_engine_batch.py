@@ -18,8 +18,10 @@ from jupyterhub_backendai.engine.batch import (
     Ending,
     Outcome,
     batch_job,
+    is_result,
     log_path,
     outcome_of,
+    started_at,
 )
 from jupyterhub_backendai.engine.inside import batch_files
 from jupyterhub_backendai.engine.settings import RUNNER, SiteSettings
@@ -27,6 +29,7 @@ from jupyterhub_backendai.model.request import Work
 
 AT = "2026-12-01T09:00:00.000+00:00"
 THEN = datetime(2026, 12, 1, 9, tzinfo=timezone.utc)
+YEAR_ONE = "0001-01-01T00:00:00+14:00"  # before the first moment of UTC
 STARTED = json.dumps({"at": AT}).encode()
 
 
@@ -63,18 +66,43 @@ def result(**changes: Any) -> bytes:
         (b"{", Outcome(Ending.INTERRUPTED, started_at=THEN), None),
         (result(reason="<b>nonsense"), Outcome(Ending.INTERRUPTED, started_at=THEN), None),
         (result(exit_code="0; rm"), Outcome(Ending.INTERRUPTED, started_at=THEN), None),
+        (result(exit_code=2**70), Outcome(Ending.INTERRUPTED, started_at=THEN), None),
+        (result(signal=-(2**70)), Outcome(Ending.INTERRUPTED, started_at=THEN), None),
+        (result(started_at=YEAR_ONE), Outcome(Ending.INTERRUPTED, started_at=THEN), None),
+        (
+            result(started_at="2026-12-01T18:00:00+09:00"),
+            Outcome(Ending.FINISHED, 0, None, THEN, THEN),
+            True,
+        ),
     ],
-    ids=["0", "3", "killed", "timeout", "stopped", "no-word", "empty", "half", "word", "code"],
+    ids=[
+        "0",
+        "3",
+        "killed",
+        "timeout",
+        "stopped",
+        "no-word",
+        "empty",
+        "half",
+        "word",
+        "code",
+        "huge-code",
+        "huge-signal",
+        "year-one",
+        "elsewhere",
+    ],
 )
 def test_what_became_of_it(written: bytes | None, outcome: Outcome, succeeded: bool | None) -> None:
     assert outcome_of(STARTED, written, out_of_memory=False) == outcome
     assert outcome.succeeded is succeeded
+    assert is_result(written) is (outcome.ended_at is not None)
 
 
 def test_a_container_that_is_gone_without_a_word() -> None:
     assert outcome_of(None, None, out_of_memory=True) == Outcome(Ending.NEVER_STARTED)
     found = outcome_of(STARTED, None, out_of_memory=True)
     assert (found.ending, found.succeeded) == (Ending.OUT_OF_MEMORY, False)
+    assert started_at(json.dumps({"at": YEAR_ONE}).encode()) is None
 
 
 @given(st.binary(max_size=200) | st.none(), st.binary(max_size=200) | st.none())

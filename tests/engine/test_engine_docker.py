@@ -9,9 +9,10 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from jupyterhub_backendai.engine.base import ContainerGone, ImageFacts
 from jupyterhub_backendai.engine.batch import BatchJob, Ending
 from jupyterhub_backendai.engine.create import apply_settings
 from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine, archive
+from jupyterhub_backendai.engine.docker_files import look, open_plain
 from jupyterhub_backendai.engine.inside import batch_files
 from jupyterhub_backendai.engine.logs import LogPart, as_text, readable, search
 from jupyterhub_backendai.engine.saved_logs import COMMAND, LogShelf
@@ -226,3 +228,47 @@ async def test_memory_that_runs_out_and_a_container_that_is_killed() -> None:
         outcome = await until(lambda: engine.outcome(AGENT, killed.id))
         assert (outcome.ending, outcome.exit_code) == (Ending.INTERRUPTED, None)
         assert outcome.started_at == began
+
+
+async def test_a_huge_file_in_its_place_holds_nothing_up(tmp_path: Path) -> None:
+    """Packing one takes Docker a quarter of an hour, in which nobody has the container."""
+    batch = "/opt/backendai/batch"
+    command = f"""
+cd {batch}; echo before; mkdir output/older.log
+truncate -s 300G output/0 output/newer.log state/result.json
+while [ ! -e /tmp/on ]; do sleep 0.05; done; exit 4
+"""
+    async with started(command) as running:
+        engine, host = running.engine, running.engine.host(AGENT)
+        huge = partial(look, container=running.id, path=f"{batch}/state/result.json")
+        await engine.put_go(AGENT, running.id)
+        assert (await until(lambda: host.call(huge)))["size"] == 300 * 1024**3
+        # What its runner did not write is no word of its end.
+        assert await within(5, engine.outcome(AGENT, running.id)) is None
+        await running.put("tmp/on")
+        outcome = await until(lambda: engine.outcome(AGENT, running.id))
+        assert (outcome.ending, outcome.exit_code) == (Ending.FAILED, 4)
+        await running.stop()
+        shelf = LogShelf(tmp_path, 2 * MIB)
+        await within(10, engine.save_log(AGENT, running.id, shelf, running.session_id, "main1"))
+        source = shelf.open(running.session_id, "main1", LogPart(), COMMAND)
+        assert source is not None
+        with closing(source):
+            kept = readable(b"".join(source))
+        assert kept.count("This part of the output is lost") == 2
+        await within(5, host.call(lambda client: client.inspect_container(running.id)))
+        assert await within(10, engine.remove_session(AGENT, running.session_id)) == 1
+
+
+async def test_what_is_not_read_to_its_end_is_let_go() -> None:
+    async with started("truncate -s 300G /tmp/huge; echo $? > /tmp/done; sleep 1000") as running:
+        host = running.engine.host(AGENT)
+        await running.engine.put_go(AGENT, running.id)
+        await until(lambda: host.call(partial(look, container=running.id, path="/tmp/done")))
+
+        def read(client: Any) -> bytes:
+            with closing(open_plain(client, running.id, "/tmp/huge", 300 * 1024**3)) as file:
+                return file.read(100)
+
+        assert await host.call(read) == bytes(100)
+        await within(5, host.call(lambda client: client.inspect_container(running.id)))

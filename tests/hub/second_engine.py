@@ -38,7 +38,7 @@ class SecondEngine:
         self.process: subprocess.Popen[bytes] | None = None
         KEPT.mkdir(parents=True, exist_ok=True)
 
-    def start(self) -> SecondEngine:
+    def start(self, wait: bool = True) -> SecondEngine:
         self._end_earlier()
         # Not by /sys, which may be another network namespace's.
         if self.bridge not in {name for _, name in socket.if_nameindex()}:
@@ -58,13 +58,15 @@ class SecondEngine:
                 ],
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        wait_for("the second Docker daemon", self._answers)
+        if wait:
+            wait_for("the second Docker daemon", self.answers)
         return self
 
     def client(self) -> docker.DockerClient:
         return docker.DockerClient(base_url=self.socket, version="auto", timeout=300)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it is there. Fails where it ended by itself."""
         assert self.process is not None
         log = self.run / "dockerd.log"
         assert self.process.poll() is None, log.read_text(errors="replace")[-3000:]

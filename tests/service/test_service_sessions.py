@@ -91,6 +91,18 @@ async def test_ending(service: Running) -> None:
         assert ("alice", session["server_name"]) not in service.hub.servers
 
 
+async def test_an_end_that_the_hub_refuses_is_no_end(service: Running) -> None:
+    await until_open(service)
+    service.report_agent(cpu=100, gib=100)
+    session = await running_session(service)
+    service.hub.failing[:] = [(400, "Not like this.")]
+    assert (await one(service, session["id"], method="DELETE")).status >= 400
+    site = service.service.parts.site
+    assert site.store.get(session["id"]).status is Status.RUNNING
+    history = await site.db(site.store.history, session["id"])
+    assert "You ended it." not in [entry.message for entry in history]
+
+
 async def running_session(service: Running) -> dict[str, str]:
     """A session that the database says is running."""
     session = await launch(service, "alice", {})

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +96,14 @@ class Batch:
 
     @property
     def output(self) -> bytes:
-        return b"".join(path.read_bytes() for path in sorted((self.root / "output").iterdir()))
+        return b"".join(data for _, data in self.kept)
+
+    @property
+    def kept(self) -> list[tuple[int, bytes]]:
+        """The files that are kept of it: how many bytes came before, and their own."""
+        paths = [self.root / "output" / name for name in ("older.log", "newer.log")]
+        found = [path.read_bytes() for path in paths if path.is_file()]
+        return [(int(data[:20]), data[21:]) for data in found]
 
     @property
     def container_log(self) -> str:
@@ -282,10 +288,10 @@ def test_only_the_end_of_much_output_is_kept(batch: Batch) -> None:
     batch.start("seq 1 20000; echo the last line", log_max=20_000).end()
     assert len(batch.output) <= 20_000
     assert b"19999\n20000\nthe last line\n" in batch.output
-    files = sorted((batch.root / "output").iterdir())
-    assert len(files) == 2
-    assert int(files[0].stem) > 80_000
-    assert int(files[1].stem) == int(files[0].stem) + files[0].stat().st_size
+    (before, older), (between, _) = batch.kept
+    assert before > 80_000
+    assert between == before + len(older)
+    assert len(list((batch.root / "output").iterdir())) == 2
     assert batch.container_log.count("\n") >= 20_001, "the container's log has all of it"
 
 
@@ -342,12 +348,26 @@ def test_what_others_put_in_the_logs_place_is_left_alone(
 
 
 def test_a_result_that_cannot_be_written_is_written_later(batch: Batch) -> None:
-    state = batch.root / "state"
-    batch.start("mkdir ../state/result.json.tmp; exit 5")
+    batch.start("rm -r ../state; touch ../state; exit 5")
     wait_for(lambda: "result.json cannot be written" in batch.container_log)
     assert batch.lives[-1].poll() is None
-    with suppress(FileNotFoundError):
-        (state / "result.json.tmp").rmdir()
+    (batch.root / "state").unlink()
     batch.lives[-1].send_signal(signal.SIGCHLD)  # instead of five seconds
     assert batch.end() == 5
     assert batch.outcome.exit_code == 5
+
+
+@pytest.mark.parametrize(
+    "trick",
+    [
+        "rm -rf ../output ../state",
+        "mkdir -p ../state/result.json/x ../state/result.json.tmp/x",
+        "rm -r ../output/*; mkdir -p ../output/newer.log/x; mkfifo ../state/result.json.tmp",
+        "ln -s /dev/full ../state/result.json.tmp; ln -sf /dev/full ../output/newer.log",
+    ],
+    ids=["gone", "directories", "pipe", "links"],
+)
+def test_whatever_a_command_does_to_its_runners_files(batch: Batch, trick: str) -> None:
+    assert batch.start(f"seq 1 500; {trick}; seq 501 1000; exit 4", log_max=1000).end() == 4
+    assert (batch.outcome.ending, batch.outcome.exit_code) == (Ending.FAILED, 4)
+    assert b"\n999\n1000\n" in batch.output

@@ -21,11 +21,14 @@ from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.site.batch import attend
 from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.site.reconcile import follow
+from jupyterhub_backendai.site.rules import RULES
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport, Session, SessionResult
 
-THEN = datetime(2026, 12, 1, 9, tzinfo=timezone.utc)
-DONE = Outcome(Ending.FINISHED, 0, None, THEN, THEN + timedelta(seconds=5))
+from ..holdings import holdings
+
+DONE = Outcome(Ending.FINISHED, 0)
 
 
 class Agent:
@@ -33,7 +36,7 @@ class Agent:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
-        self.started: datetime | None = THEN
+        self.started: datetime | None = None
         self.outcome: Outcome | None = None
         self.fails: dict[str, Exception] = {}
 
@@ -101,10 +104,11 @@ async def test_it_is_let_go_in_its_time(site: Site, agent: Agent, running: Sessi
     later = running.request.model_copy(update={"not_before": utcnow() + timedelta(hours=1)})
     assert await attend(site, replace(running, request=later)) is None
     assert agent.asked == []
+    agent.started = utcnow()
     assert await attend(site, running) is None
     assert agent.asked == ["put_go", "command_started", "outcome"]
     session = site.store.get(running.id)
-    assert session.batch_started_at == THEN
+    assert session.batch_started_at == agent.started
     assert await attend(site, session) is None
     assert agent.asked.count("put_go") == 1
     agent.outcome = DONE
@@ -130,14 +134,52 @@ async def test_an_end_that_nobody_saw_is_known(
     site: Site, agent: Agent, running: Session, outcome: Outcome, result: SessionResult,
     code: int, reason_code: str,
 ) -> None:  # fmt: skip
-    agent.outcome = outcome
-    await site.end(running.id, "exited", "Its server ended by itself (exit code 143).", 143)
-    assert agent.asked == ["stop_session", "outcome", "save_log", "remove_session"]
+    agent.outcome = replace(outcome, started_at=utcnow())
+    await site.end(running.id, "exited", "Its container ended by itself. Start it again.", 143)
+    assert agent.asked == ["outcome", "stop_session", "outcome", "save_log", "remove_session"]
     session = site.store.get(running.id)
     assert session.status is Status.TERMINATED
     assert (session.result, session.exit_code) == (result, code)
     assert session.reason_code == reason_code
-    assert session.batch_started_at == outcome.started_at
+    assert session.batch_started_at == agent.outcome.started_at
+    told = [entry for entry in site.store.history(running.id) if entry.message == session.reason]
+    assert [entry.to_status for entry in told] == [Status.TERMINATED, Status.TERMINATING]
+
+
+async def test_a_container_that_is_gone_after_its_command_was_done(
+    site: Site, agent: Agent, running: Session
+) -> None:
+    agent.fails["outcome"] = ContainerGone("gone")
+    rule = next(rule for rule in RULES if rule.others == "no running container")
+    site.store.mark_batch_ended(running.id, 3, SessionResult.FAILURE)
+    await follow(site, site.store.get(running.id), rule)
+    session = site.store.get(running.id)
+    assert (session.status, session.reason_code) == (Status.TERMINATED, "task_failed")
+    assert session.reason == "Its command ended with exit code 3."
+    for entry in site.store.history(running.id):
+        assert "Start it again" not in entry.message
+
+
+@pytest.mark.parametrize("year", [1, 1970, 9999])
+async def test_no_command_begins_before_its_session_or_tomorrow(
+    site: Site, agent: Agent, running: Session, year: int
+) -> None:
+    agent.started = datetime(year, 12, 31, tzinfo=timezone.utc)
+    await attend(site, running)
+    found = site.store.get(running.id)
+    assert found.running_at is not None
+    assert found.batch_started_at is not None
+    assert found.running_at <= found.batch_started_at <= utcnow()
+
+
+async def test_what_cannot_be_noted_holds_up_no_end(
+    site: Site, agent: Agent, running: Session
+) -> None:
+    agent.outcome = Outcome(Ending.FAILED, 2**70)
+    await site.end(running.id, "user_requested", "You ended it.")
+    session = site.store.get(running.id)
+    assert (session.status, session.result) == (Status.TERMINATED, SessionResult.UNDEFINED)
+    assert holdings(site.store) == []
 
 
 async def test_who_ended_it_is_the_reason_and_not_its_last_words(

@@ -139,3 +139,14 @@ def test_a_running_batch_session_s_limit_counts_from_its_command(store: Store) -
     store.mark_batch_started(session.id, after(20))
     outlook = store.outlook(POLICIES, CATALOG, after(30))
     assert outlook.ends == {session.id: after(320).timestamp()}
+
+
+def test_an_end_after_the_calendar_s_is_unknown(store: Store) -> None:
+    session = submit(store, "train", request=batch(timeout=300))
+    run_pass(store)
+    start(store, session.id, 1)
+    store.mark_batch_started(session.id, datetime.max.replace(tzinfo=timezone.utc))
+    waits = submit(store, "waits", request=batch(timeout=300, cpu=4))
+    run_pass(store)
+    assert store.get(waits.id).status is Status.PENDING
+    assert store.estimate(waits.id, POLICIES, CATALOG, after(60)) is None

@@ -2,14 +2,17 @@
 
 import json
 import os
+import shutil
 import stat
 import threading
 from collections import deque
+from contextlib import suppress
 from datetime import datetime, timezone
 from typing import Any
 
 CHUNK = 64 * 1024  # bytes read at once
 ROOM = 1024 * 1024  # bytes that wait for a slow file
+KEPT = ("older.log", "newer.log")  # in `output/`
 PATIENCE = 2  # seconds that a slow file holds up the command, before it misses something
 
 
@@ -72,12 +75,16 @@ class Output:
 
 
 class Kept:
-    """The end of the output in at most two files, each named by how many bytes came before it."""
+    """The end of the output in two files, each begun with a line of how many bytes came before it.
+
+    Both are the command's too, which may do with them what it likes.
+    """
 
     def __init__(self, directory, limit):
         self._directory, self._half = directory, max(1, limit // 2)
+        self._older, self._newer = (os.path.join(directory, name) for name in KEPT)
         self._file: Any = None
-        self._names, self._size, self._total = [], 0, 0
+        self._size, self._total = 0, 0
 
     def write(self, data):
         view = memoryview(data)
@@ -90,14 +97,15 @@ class Kept:
                 self._total += part
                 view = view[part:]
         except OSError:
-            # A full disk: the container's log has it all the same, and the gap shows in the names.
+            # A full disk: the container's log has it all the same, and the gap shows in the lines.
             self._total += len(view)
             self._close()
 
     def discard(self):
         self._close()
-        while self._names:
-            os.unlink(self._names.pop())
+        for name in (self._older, self._newer):
+            with suppress(OSError):  # then it has no room to give back
+                clear(name)
 
     def _close(self):
         if self._file is not None:
@@ -106,13 +114,15 @@ class Kept:
 
     def _next(self):
         self._close()
-        while len(self._names) > 1:
-            os.unlink(self._names.pop(0))
-        name = os.path.join(self._directory, f"{self._total:020}.log")
-        # Unbuffered: what was written is there, whatever becomes of this process.
-        self._file = open(name, "ab", buffering=0)  # noqa: SIM115 - open while the command runs
-        self._names.append(name)
+        os.makedirs(self._directory, exist_ok=True)
+        if self._size and os.path.isfile(self._newer):
+            replace(self._newer, self._older)
+        # What has nothing yet, because the disk is full, takes no other's place.
         self._size = 0
+        clear(self._newer)
+        # Unbuffered: what was written is there, whatever becomes of this process.
+        self._file = open(self._newer, "xb", buffering=0)  # noqa: SIM115 - while the command runs
+        write_all(self._file.fileno(), f"{self._total:020}\n".encode())
 
 
 class Sink:
@@ -195,15 +205,33 @@ def now():
 
 
 def write_json(path, data):
-    """All of it or nothing, and on the disk when this returns."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(f"{path}.tmp", flags, 0o644), "w", encoding="utf-8") as file:
+    """All of it or nothing, and on the disk when this returns, whatever the command put there."""
+    directory, draft = os.path.dirname(path), f"{path}.tmp"
+    os.makedirs(directory, exist_ok=True)
+    clear(draft)
+    with open(draft, "x", encoding="utf-8") as file:
         json.dump(data, file)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(f"{path}.tmp", path)
-    directory = os.open(os.path.dirname(path), os.O_RDONLY)
+    replace(draft, path)
+    descriptor = os.open(directory, os.O_RDONLY)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)
+
+
+def replace(draft, path):
+    """As os.replace, in a directory's place too."""
+    if os.path.isdir(path):
+        clear(path)
+    os.replace(draft, path)
+
+
+def clear(path):
+    """Removes what is there, if anything is."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
