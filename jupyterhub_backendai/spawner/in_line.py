@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timezone
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,7 @@ from ..site import ending
 from ..site.clock import utcnow
 from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
 from ..site.naming import random_name
+from ..site.rules import OWNER_GONE
 from ..store import Filter, Session, Unavailable
 from .doors import OptionDoors
 from .errors import SessionSpawnError, in_log
@@ -60,6 +62,9 @@ class InLine(OptionDoors):
     async def queued(self, options: dict[str, Any]) -> Session | None:
         site, asked_by_queue = self.site, self._asked_by_queue()
         waiting = await site.db(site.store.live_of, self.user.name, self.name)
+        if waiting is not None and self._is_older_than_its_owner(waiting):
+            await site.end(waiting.id, "owner_gone", OWNER_GONE)
+            waiting = None
         # One of this very run has a start, or is being ended because it was given up.
         ours = waiting is not None and waiting.driver == site.run_id
         if not ours and may_take(waiting, options or {}, asked_by_queue):
@@ -67,6 +72,13 @@ class InLine(OptionDoors):
         if asked_by_queue:
             raise SessionSpawnError.failed(LaunchError("cancelled", GONE))
         return None
+
+    def _is_older_than_its_owner(self, session: Session) -> bool:
+        """Whether it waits by itself since before the account was made, for whoever had one of
+        that name then."""
+        made = self.user.orm_user.created.replace(tzinfo=timezone.utc)
+        by_itself = session.status in IN_LINE and session.driver is None
+        return by_itself and bool(session.submitted_at < made)
 
     def _asked_by_queue(self) -> str:
         """Id of the session that the service asks to be started, and no other."""

@@ -15,7 +15,7 @@ from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import Session
 
-from .starting import Hub, site_of, submit
+from .starting import Hub, site_of, submit, until, worker_of
 from .test_batch_worker import running
 
 GONE = NoSuchUser(404, "There is no user alice.")
@@ -80,6 +80,15 @@ async def test_what_waits_for_an_owner_who_is_gone_is_cancelled(hub: Hub) -> Non
     assert (row.status, row.reason_code) == (Status.CANCELLED, "owner_gone")
     phases = [entry.phase for entry in site.store.history(row.id)]
     assert phases[:2] == [Phase.CANCEL, Phase.RECONCILE]
+
+
+async def test_no_account_gets_what_waited_for_an_earlier_one_of_its_name(hub: Hub) -> None:
+    site = site_of(hub)
+    (waits,) = await submit(site, "train-1")
+    hub.owner.orm_user.created = (utcnow() + timedelta(seconds=1)).replace(tzinfo=None)
+    await worker_of(hub).once()
+    row = await until(site, waits, Status.CANCELLED)
+    assert row.reason_code == "owner_gone"
 
 
 async def test_the_hub_is_asked_for_a_few_owners_at_a_time_and_for_all_in_turn(
