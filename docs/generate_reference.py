@@ -28,6 +28,7 @@ from jupyterhub_backendai.model.catalog import (
 )
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
+from jupyterhub_backendai.model.steps import Step
 from jupyterhub_backendai.service.table import CALLS, Call
 from jupyterhub_backendai.site import rules
 
@@ -179,6 +180,33 @@ PHASES: dict[Phase, str] = {
     Phase.CANCEL: "Its end before it had a container.",
     Phase.RECONCILE: "Something that had died was found and put right.",
 }
+STEPS: dict[Step, str] = {
+    Step.LIMITS: "`schedule`: quotas and machines could hold it if nothing else ran.",
+    Step.DEPENDENCIES: "`schedule`: what it depends on has ended in success.",
+    Step.START_TIME: "`schedule`: its start time has come.",
+    Step.AGENTS: "`schedule`: a machine that can hold it answers.",
+    Step.OWNER_QUOTA: "`schedule`: its owner's quota has room for it.",
+    Step.PROJECT_QUOTA: "`schedule`: its project's quota has room for it.",
+    Step.TURN: "`schedule`: nobody before it holds up the line of its resource group.",
+    Step.PENDING_TIMEOUT: "`schedule`: it has not waited longer than its resource group allows.",
+    Step.SELECT_AGENT: "`schedule`: a machine has room. The message says how it was chosen "
+    "(`concentrated`, `dispersed`, `asked for`), and which.",
+    Step.ALLOCATE: "`schedule`: its amounts were noted as its own.",
+    Step.CLEAR_EARLIER: "`prepare`: what an earlier try left on this machine was removed.",
+    Step.CHECK_IMAGE: "`prepare`: it was looked whether the image is there.",
+    Step.PULL_IMAGE: "`pull`: the image was downloaded.",
+    Step.MAKE_FOLDERS: "`prepare`, `pull`: new folders were made.",
+    Step.CHOOSE_CORES: "`create`: cores of its own were chosen (`pin_cores`).",
+    Step.CREATE_CONTAINER: "`create`: the container was made.",
+    Step.COPY_FILES: "`create`: what it needs inside was put there.",
+    Step.START_CONTAINER: "`create`: the container was started.",
+    Step.POST_START: "`create`: `c.DockerSpawner.post_start_cmd` was run.",
+    Step.SERVER_ANSWERS: "`create`: its Jupyter server came up and answered.",
+    Step.STOP_CONTAINER: "`terminate`: what ran was asked to end, and killed where it did not.",
+    Step.SAVE_OUTCOME: "`terminate`: what came of a batch session's command was noted.",
+    Step.SAVE_LOG: "`terminate`: the log was kept.",
+    Step.REMOVE_CONTAINER: "`terminate`: container and home were removed.",
+}
 
 
 def configuration() -> str:
@@ -261,8 +289,9 @@ def statuses() -> str:
 
 
 def history() -> str:
-    """Phases and results of a history row."""
-    return _named("phase", PHASES, Phase) + "\n" + _named("result", RESULTS, Result)
+    """Phases, results and sub-steps of a history row."""
+    tables = (("phase", PHASES, Phase), ("result", RESULTS, Result), ("sub-step", STEPS, Step))
+    return "\n".join(_named(*one) for one in tables)
 
 
 def _named(title: str, words: Mapping, members: Iterable) -> str:

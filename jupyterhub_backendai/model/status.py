@@ -87,7 +87,8 @@ FINAL: frozenset[Status] = frozenset(s for s in Status if not TRANSITIONS[s])
 
 # A start that failed is tried again where another try may go better, five times in a phase.
 MAX_TRIES = 5
-RETRYABLE = frozenset({"agent_unreachable", "engine_error", "hub_restarted", "hub_refused"})
+AGENT_FAILED = frozenset({"agent_unreachable", "engine_error"})  # the agent is avoided for a while
+RETRYABLE = AGENT_FAILED | {"hub_restarted", "hub_refused"}
 
 
 class IllegalTransition(Exception):

@@ -11,6 +11,7 @@ from typing import Literal
 
 from ..model.slots import Limits, Slots
 from ..model.status import Result
+from ..model.steps import Step
 
 Code = Literal[
     "no_room",
@@ -139,7 +140,8 @@ class Wait:
 
     `reason` is a sentence for its owner, `position` its place (from 1) in the line of its resource
     group. `result` is NEED_RETRY for one that lacked room or quota itself, SKIPPED for one that
-    was only held back, by others or by its own start time.
+    was only held back, by others or by its own start time. `stopped_by` is the first check that it
+    did not pass.
     """
 
     session_id: str
@@ -147,6 +149,7 @@ class Wait:
     reason: str
     position: int
     result: Result
+    stopped_by: Step
 
 
 @dataclass(frozen=True, slots=True)

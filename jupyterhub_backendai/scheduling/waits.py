@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ..model.slots import Slots
 from ..model.status import Result
+from ..model.steps import Step
 from . import reasons
 from .placement import amounts, slots_of
 from .quotas import Account
@@ -20,6 +21,18 @@ Told = tuple[Code, str, Result]
 OUT_OF_LINE: frozenset[Cause] = frozenset({"never", "dependency", "not_before"})
 """Causes of those that stand behind the line; see `explain`."""
 
+_CHECKS: dict[Cause, Step] = {
+    "never": Step.LIMITS,
+    "dependency": Step.DEPENDENCIES,
+    "not_before": Step.START_TIME,
+    "no_agent": Step.AGENTS,
+    "owner": Step.OWNER_QUOTA,
+    "project": Step.PROJECT_QUOTA,
+    "closed": Step.TURN,
+    "agent": Step.SELECT_AGENT,
+    "room": Step.SELECT_AGENT,
+}
+
 
 def explain(state: State, waiting: list[tuple[Pending, Cause]]) -> tuple[Wait, ...]:
     """One `Wait` for each, in the order given. What cannot start as things are, whatever the
@@ -30,7 +43,7 @@ def explain(state: State, waiting: list[tuple[Pending, Cause]]) -> tuple[Wait, .
     for pending, cause in waiting:
         position = positions[pending.id]
         code, reason, result = told.about(pending, cause, position)
-        waits.append(Wait(pending.id, code, reason, position, result))
+        waits.append(Wait(pending.id, code, reason, position, result, _CHECKS[cause]))
     return tuple(waits)
 
 

@@ -24,6 +24,7 @@ from ..model.rules import check_session_name, check_title
 from ..model.secrets import blanked
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
+from ..model.steps import Step
 from ..store import HistoryEntry, Kernel, Launch, Session, SessionResult
 from .etags import etag
 
@@ -262,7 +263,7 @@ class SessionPage(Page):
 class SubStepRow(Part):
     """One step inside a phase."""
 
-    step: str
+    step: str = Field(description=f"One of {', '.join(step.value for step in Step)}.")
     result: Result
     error_code: str | None
     message: str
@@ -271,7 +272,8 @@ class SubStepRow(Part):
 
 
 class HistoryRow(Part):
-    """One phase of a session's way and how it went; `attempts` tries in one row."""
+    """One phase of a session's way and how it went; `attempts` tries in one row, whose message and
+    sub-steps are those of the first."""
 
     id: int
     phase: Phase

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..engine.base import AgentUnreachable, ContainerGone, EngineError
 from ..engine.batch import TIMED_OUT, Ending, Outcome
+from ..model.steps import Step
 from ..store import Kernel, NotFound, Session, SessionResult, Unavailable
 from ..store.passes import MAIN_KERNEL
 from .clock import utcnow
+from .steps import Steps
 
 if TYPE_CHECKING:
     from .runtime import Site
@@ -39,7 +41,7 @@ async def attend(site: Site, session: Session) -> Outcome | None:
     return None if outcome is None else await _note_end(site, session, outcome)
 
 
-async def keep(site: Site, session: Session) -> Outcome | None:
+async def keep(site: Site, session: Session, steps: Steps) -> Outcome | None:
     """What must outlive the session's containers, before they are removed: logs, and what became
     of its command.
 
@@ -53,12 +55,14 @@ async def keep(site: Site, session: Session) -> Outcome | None:
             continue
         try:
             if kernel.name == MAIN_KERNEL and session.request.batch is not None:
-                outcome = await site.engine.outcome(agent, kernel.container_id)
-                if outcome is not None:
-                    outcome = await _note_end(site, session, outcome)
-            await site.engine.save_log(
-                agent, kernel.container_id, site.shelf, session.id, kernel.name
-            )
+                with steps.of(Step.SAVE_OUTCOME):
+                    outcome = await site.engine.outcome(agent, kernel.container_id)
+                    if outcome is not None:
+                        outcome = await _note_end(site, session, outcome)
+            with steps.of(Step.SAVE_LOG):
+                await site.engine.save_log(
+                    agent, kernel.container_id, site.shelf, session.id, kernel.name
+                )
         except ContainerGone as gone:
             site.log.debug("Session %s: %s", session.id, gone)
         except AgentUnreachable:

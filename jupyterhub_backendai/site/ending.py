@@ -6,6 +6,7 @@ interrupted is done again by whoever comes next, up to the removal of what is th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,17 @@ from ..model.status import (
     Result,
     Status,
 )
-from ..store import NotFound, Session, SessionResult
+from ..model.steps import Step
+from ..store import NotFound, Session, SessionResult, SubStep
 from .batch import explained, keep, noted, own_reason
 from .clock import utcnow
+from .steps import Steps
 
 if TYPE_CHECKING:
     from .runtime import Site
 
 MAX_RACES = 10  # looks at a session that somebody else keeps moving
-STOP_GRACE = 5  # seconds for what runs to end by itself before it is killed
+STOP_GRACE = 5  # seconds
 
 # Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
 FAILED = RETRYABLE | {"start_failed", "image_missing", "start_timeout", "folder", "configuration"}
@@ -37,12 +40,14 @@ FAILED = RETRYABLE | {"start_failed", "image_missing", "start_timeout", "folder"
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why a session ends; `exit_code` and `result` where they are known without its container."""
+    """Why a session ends; `exit_code` and `result` where they are known without its container.
+    `grace`: seconds for what runs to end by itself before it is killed."""
 
     code: str
     sentence: str
     exit_code: int | None = None
     result: SessionResult | None = None
+    grace: int = STOP_GRACE
 
 
 async def end(site: Site, session_id: str, why: Why) -> None:
@@ -66,13 +71,15 @@ async def end(site: Site, session_id: str, why: Why) -> None:
         site.queue.kick()
 
 
-async def note_failure(site: Site, session_id: str, code: str, sentence: str) -> None:
+async def note_failure(
+    site: Site, session_id: str, code: str, sentence: str, sub_steps: Sequence[SubStep]
+) -> None:
     """Notes the step of a start that failed; nothing where it was not on its way any more."""
     session = (await site.db(site.store.get_many, [session_id])).get(session_id)
     if session is not None and session.status in ON_THE_WAY:
         await site.db(
             site.store.note, session_id, PHASES[session.status], Result.FAILURE, now=utcnow(),
-            error_code=code, message=sentence,
+            error_code=code, message=sentence, sub_steps=sub_steps,
         )  # fmt: skip
 
 
@@ -83,7 +90,7 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
     elif session.status is Status.TERMINATING:
         # The first reason counts: whoever goes on with an end does not know why it began.
         code = session.reason_code or why.code
-        first = Why(code, session.reason or why.sentence, why.exit_code, why.result)
+        first = replace(why, code=code, sentence=session.reason or why.sentence)
         await _terminate(site, session, first)
     elif not session.status.is_final:
         code, sentence = await own_reason(site, session, why.code, why.sentence)
@@ -93,8 +100,9 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
 
 
 async def _terminate(site: Site, session: Session, why: Why) -> None:
+    steps = Steps()
     try:
-        outcome = await clear(site, session)
+        outcome = await clear(site, session, steps, why.grace)
     except EngineError as error:
         site.log.warning("Session %s cannot be removed yet: %s", session.id, error)
         return
@@ -103,10 +111,12 @@ async def _terminate(site: Site, session: Session, why: Why) -> None:
         why = replace(why, exit_code=outcome.exit_code, result=None)  # that is noted already
     why = replace(why, code=code, sentence=sentence)
     final = Status.ERROR if code in FAILED else Status.TERMINATED
-    await _move(site, session, final, Phase.TERMINATE, why)
+    await _move(site, session, final, Phase.TERMINATE, why, steps.taken())
 
 
-async def clear(site: Site, session: Session) -> Outcome | None:
+async def clear(
+    site: Site, session: Session, steps: Steps, grace: int = STOP_GRACE
+) -> Outcome | None:
     """Saves and removes what the session has on its agent; on all of them, where its own is not
     configured any more: it may only have another name now. What became of its command.
 
@@ -118,15 +128,24 @@ async def clear(site: Site, session: Session) -> Outcome | None:
     agents = [session.agent] if known else list(site.engine.hosts)
     if session.running_at is not None:
         for agent in agents:
-            await site.engine.stop_session(agent, session.id, STOP_GRACE)
-    outcome = await keep(site, session)
+            with steps.of(Step.STOP_CONTAINER):
+                await site.engine.stop_session(agent, session.id, grace)
+    outcome = await keep(site, session, steps)
     for agent in agents:
-        await site.engine.remove_session(agent, session.id)
+        with steps.of(Step.REMOVE_CONTAINER):
+            await site.engine.remove_session(agent, session.id)
     return outcome
 
 
-async def _move(site: Site, session: Session, to: Status, phase: Phase, why: Why) -> Session:
+async def _move(
+    site: Site,
+    session: Session,
+    to: Status,
+    phase: Phase,
+    why: Why,
+    sub_steps: Sequence[SubStep] = (),
+) -> Session:
     return await site.move(
         session.id, to, phase, reason_code=why.code, reason=why.sentence, message=why.sentence,
-        exit_code=why.exit_code, result_of_work=why.result,
+        exit_code=why.exit_code, result_of_work=why.result, sub_steps=sub_steps,
     )  # fmt: skip

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base import AgentUnreachable
 from ..model.status import IN_LINE, PHASES, Phase, Result, Status
-from ..store import NotFound, Session
+from ..store import NotFound, Session, SubStep
 from . import ending
 from .batch import keep, own_reason
 from .clock import utcnow
 from .rules import Action, Driver, Rule, Sight, rule_for
+from .steps import Steps
 
 if TYPE_CHECKING:
     from .runtime import Site
 
 INTERVAL = 30.0  # seconds; whatever is left is gone within a minute
 LOST = 60.0  # seconds that the Hub has no server of a session before that is believed
+
+
+def settled(session: Session) -> bool:
+    """Whether its status is half a minute old. One from a time that is yet to come was noted before
+    a clock was set back; a little of that is two machines' clocks."""
+    return abs((utcnow() - session.status_changed_at).total_seconds()) > INTERVAL
 
 
 class Reconciler:
@@ -111,7 +118,7 @@ class Reconciler:
         return Sight(
             status=session.status,
             driver=driver,
-            settled=(utcnow() - session.status_changed_at).total_seconds() > INTERVAL,
+            settled=settled(session),
             first=first and session.driver != site.run_id,
             queue=site.configuration.service,
             answers=session.agent is None or site.answers(session.agent),
@@ -135,9 +142,10 @@ class Reconciler:
         if rule.action is Action.FINISH:
             await site.end(session.id, session.reason_code, session.reason)
             return
+        steps = Steps()
         if rule.action is Action.RETRY:
-            await ending.clear(site, session)
-        await follow(site, session, rule)
+            await ending.clear(site, session, steps)
+        await follow(site, session, rule, steps.taken())
 
     async def _sweep(self, agent: str) -> None:
         """Containers and homes of our hub that belong to no session that is live there."""
@@ -167,11 +175,14 @@ class Reconciler:
         if session.agent == agent:
             # First it runs no more: a command may end between a look at it and its removal.
             await self.site.engine.stop_session(agent, session_id, ending.STOP_GRACE)
-            await keep(self.site, session)
+            await keep(self.site, session, Steps())
 
 
-async def follow(site: Site, session: Session, rule: Rule) -> None:
-    """Does what a rule says of a session that is not over, and notes it in its history."""
+async def follow(
+    site: Site, session: Session, rule: Rule, sub_steps: Sequence[SubStep] = ()
+) -> None:
+    """Does what a rule says of a session that is not over, and notes it in its history.
+    `sub_steps` is what was done already."""
     code, reason = await own_reason(site, session, rule.code, rule.reason)
     site.log.warning("Session %s (%s): %s", session.id, session.status.value, reason)
     await site.db(
@@ -194,6 +205,7 @@ async def follow(site: Site, session: Session, rule: Rule) -> None:
             error_code=rule.code,
             reason=rule.reason,
             now=utcnow(),
+            sub_steps=sub_steps,
         )
         if session.status is Status.TERMINATING:
             await site.end(session.id, session.reason_code, session.reason)

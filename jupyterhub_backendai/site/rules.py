@@ -43,7 +43,7 @@ class Sight:
     `settled`: its status is half a minute old, so that no step is just being taken. `first`: the
     first look of this Hub, at what another left. `queue`: the service is on. `answers`, `known`:
     its agent does, is. `container`: one of it runs (or, of no live one, is there). `server`: the
-    Hub has it active.
+    Hub has it active. `owner`: the Hub knows its owner.
     """
 
     status: Status | None
@@ -55,6 +55,7 @@ class Sight:
     known: bool = True
     container: bool | None = None
     server: bool | None = None
+    owner: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Rule:
     reason: str = ""
 
 
+OWNER_GONE = "The Hub does not know its owner any more."
 GONE_MACHINE = "Its machine is not part of this site any more. Start it again elsewhere."
 _MAKING = ON_THE_WAY - IN_LINE
 
@@ -82,6 +84,12 @@ def _abandoned(seen: Sight) -> bool:
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        "PENDING, SCHEDULED, nobody's", "the Hub does not know its owner any more",
+        "CANCELLED: an account of that name that is made later has no part in it", Action.END,
+        lambda s: s.status in IN_LINE and s.driver is Driver.NOBODY and s.owner is False,
+        "owner_gone", OWNER_GONE,
+    ),
     Rule(
         "PENDING, SCHEDULED, nobody's", "service on", "left as it is: the service starts it",
         Action.LEAVE,

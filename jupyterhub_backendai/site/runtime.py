@@ -226,9 +226,11 @@ class Site:
         reason: str,
         exit_code: int | None = None,
         result: SessionResult | None = None,
+        grace: int = ending.STOP_GRACE,
     ) -> None:
         """Ends a session, and removes what it has, once what is to be kept is saved: `ending`."""
-        await ending.end(self, session_id, ending.Why(reason_code, reason, exit_code, result))
+        why = ending.Why(reason_code, reason, exit_code, result, grace)
+        await ending.end(self, session_id, why)
 
 
 def _plain(value: Any) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,6 +21,8 @@ from ..engine.settings import ContainerSettings
 from ..engine.support import support_files
 from ..model.errors import LaunchError, shown
 from ..model.resolve import SessionRequest
+from ..model.steps import Step
+from ..site.steps import Steps
 from ..store import NotFound as NoSuchSession
 from ..store import Session
 from .errors import in_log
@@ -88,10 +91,7 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
             # Not when the start is over, but when its container is there for others to see.
             work.add_done_callback(lambda _: lock.release())
         self._attempt.launching = work
-        try:
-            await asyncio.shield(work)
-        except APIError as error:
-            raise self._explain(error) from error
+        await asyncio.shield(work)
 
     async def _create_and_start(
         self,
@@ -99,18 +99,26 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         settings_for: Callable[[Cores], ContainerSettings],
         pinned: bool,
     ) -> None:
-        settings = settings_for(await self.free_cores(session.request) if pinned else None)
+        steps = self._attempt.steps  # of this start, also when the next one has begun
+        cores: Cores = None
+        if pinned:
+            with self._step(steps, Step.CHOOSE_CORES):
+                cores = await self.free_cores(session.request)
+        settings = settings_for(cores)
         _granted.set(settings)  # for this task alone
         files = support_files(
             self.site.settings, tuple(mount.target for mount in session.request.mounts)
         )
-        obj = await self._create_object_once(session)
-        self.object_id = obj[self.object_id_key]
-        await self.docker("put_archive", self.object_id, "/", files)
-        if settings.batch is not None:
-            job = batch_files(settings.batch, self.site.settings)
-            await self.docker("put_archive", self.object_id, "/", job)
-        await self.start_object()
+        with self._step(steps, Step.CREATE_CONTAINER):
+            obj = await self._create_object_once(session)
+            self.object_id = obj[self.object_id_key]
+        with self._step(steps, Step.COPY_FILES):
+            await self.docker("put_archive", self.object_id, "/", files)
+            if settings.batch is not None:
+                job = batch_files(settings.batch, self.site.settings)
+                await self.docker("put_archive", self.object_id, "/", job)
+        with self._step(steps, Step.START_CONTAINER):
+            await self.start_object()
         await self.site.db(
             self.site.store.set_kernel,
             session.id,
@@ -119,6 +127,15 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
             agent=self.host.name,
             image=self.image,
         )
+
+    @contextmanager
+    def _step(self, steps: Steps, step: Step) -> Iterator[None]:
+        """A sub-step in which Docker may refuse what it is asked."""
+        with steps.of(step):
+            try:
+                yield
+            except APIError as error:
+                raise self._explain(error) from error
 
     async def _create_object_once(self, session: Session) -> dict[str, Any]:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Status
+from ..model.steps import Step
 from ..site.rules import GONE_MACHINE
 from ..site.runtime import Site
 from ..store import Session, Unavailable
@@ -31,9 +32,6 @@ from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
 from .ready import server_url
 from .servers import hub_servers
-from .session import ENDED
-
-STOP_GRACE = 5  # seconds for a server to end before it is killed
 
 
 class DockerSessionSpawner(ContainerSpawner):
@@ -210,7 +208,8 @@ class DockerSessionSpawner(ContainerSpawner):
         self._connect_as(host.config)
         await self._have_image(session, request.image)
         try:
-            await site.folders.create(agent, request.image, self.user.name, request.mounts)
+            with self._attempt.steps.of(Step.MAKE_FOLDERS):
+                await site.folders.create(agent, request.image, self.user.name, request.mounts)
         except AgentUnreachable:
             raise
         except EngineError as error:
@@ -231,23 +230,34 @@ class DockerSessionSpawner(ContainerSpawner):
     async def _have_image(self, session: Session, image: str) -> None:
         host = self.host
         if type(self).pull_image is not DockerSpawner.pull_image:  # an admin's own way to have it
-            await self.move_quietly(session.id, Status.PULLING, Phase.PREPARE)
-            try:
-                await self.pull_image(image)
-            except APIError as error:
-                raise ImageMissing(f"pull_image({image!r}) on {host.name}: {error}") from error
+            with await self._pulling(session):
+                try:
+                    await self.pull_image(image)
+                except APIError as error:
+                    raise ImageMissing(f"pull_image({image!r}) on {host.name}: {error}") from error
             return
-        if self.pull_policy in {"skip", "never"}:
-            await host.image(image)
+        if self.pull_policy != "always" and await self._is_there(image):
             return
-        if self.pull_policy != "always":
+        with await self._pulling(session):
+            await pull_with_progress(host, image, self._story)
+
+    async def _is_there(self, image: str) -> bool:
+        """Raises `ImageMissing` where it is not, and is not to be downloaded."""
+        with self._attempt.steps.of(Step.CHECK_IMAGE):
             try:
-                await host.image(image)
-                return
+                await self.host.image(image)
+                return True
             except ImageMissing:
-                self.log.info("%s: pulling %s on %s", self._log_name, image, host.name)
-        await self.move_quietly(session.id, Status.PULLING, Phase.PREPARE)
-        await pull_with_progress(host, image, self._story)
+                if self.pull_policy in {"skip", "never"}:
+                    raise
+                self.log.info("%s: pulling %s on %s", self._log_name, image, self.host.name)
+                return False
+
+    async def _pulling(self, session: Session) -> AbstractContextManager[None]:
+        """On to PULLING; what is to be around the download."""
+        steps = self._attempt.steps
+        await self.move_quietly(session.id, Status.PULLING, Phase.PREPARE, sub_steps=steps.taken())
+        return steps.of(Step.PULL_IMAGE)
 
     async def launch(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         """Creates the container with exactly what was asked, and starts it."""
@@ -271,7 +281,8 @@ class DockerSessionSpawner(ContainerSpawner):
 
         await self.make_container(session, settings_for)
         if self.post_start_cmd:
-            await self.post_start_exec()
+            with self._attempt.steps.of(Step.POST_START):
+                await self.post_start_exec()
         return await self.get_ip_and_port()
 
     # ---- running ------------------------------------------------------------------------------
@@ -344,17 +355,6 @@ class DockerSessionSpawner(ContainerSpawner):
         await self.session_ended(code, reason)
         return code
 
-    async def stop_gently(self, session: Session, now: bool) -> None:
-        if session.agent is None or session.agent not in self.site.engine.hosts:
-            return
-        if session.status is Status.RUNNING:
-            await self.move_quietly(
-                session.id, Status.TERMINATING, Phase.TERMINATE,
-                reason_code="user_requested", reason=ENDED,
-            )  # fmt: skip
-        try:
-            grace = 0 if now else STOP_GRACE
-            await self.site.engine.stop_session(session.agent, session.id, grace)
-        except EngineError as error:
-            self.log.debug("%s: %s", self._log_name, error)
+    def clear_state(self) -> None:
+        super().clear_state()
         self.object_id = ""

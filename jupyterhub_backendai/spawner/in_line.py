@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from datetime import timezone
 from functools import partial
 from typing import Any
 
@@ -13,10 +14,12 @@ from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
 from ..model.status import IN_LINE, PHASES, Phase, Result, Status
+from ..model.steps import Step
 from ..site import ending
 from ..site.clock import utcnow
 from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
 from ..site.naming import random_name
+from ..site.rules import OWNER_GONE
 from ..store import Filter, Session, Unavailable
 from .doors import OptionDoors
 from .errors import SessionSpawnError, in_log
@@ -59,10 +62,14 @@ class InLine(OptionDoors):
     log: Any
     _log_name: Any
     _story: Story
+    _attempt: Any
 
     async def queued(self, options: dict[str, Any]) -> Session | None:
         site, asked_by_queue = self.site, self._asked_by_queue()
         waiting = await site.db(site.store.live_of, self.user.name, self.name)
+        if waiting is not None and self._is_older_than_its_owner(waiting):
+            await site.end(waiting.id, "owner_gone", OWNER_GONE)
+            waiting = None
         # One of this very run has a start, or is being ended because it was given up.
         ours = waiting is not None and waiting.driver == site.run_id
         if not ours and may_take(waiting, options or {}, asked_by_queue):
@@ -70,6 +77,13 @@ class InLine(OptionDoors):
         if asked_by_queue:
             raise SessionSpawnError.failed(LaunchError("cancelled", GONE))
         return None
+
+    def _is_older_than_its_owner(self, session: Session) -> bool:
+        """Whether it waits by itself since before the account was made, for whoever had one of
+        that name then."""
+        made = self.user.orm_user.created.replace(tzinfo=timezone.utc)
+        by_itself = session.status in IN_LINE and session.driver is None
+        return by_itself and bool(session.submitted_at < made)
 
     def _asked_by_queue(self) -> str:
         """Id of the session that the service asks to be started, and no other."""
@@ -192,12 +206,12 @@ class InLine(OptionDoors):
     async def _back_in_line(self, session: Session, error: EngineError) -> Session:
         """A place on another agent, or on this one when it is better. Raises the error again when
         it was tried often enough."""
-        site = self.site
+        site, steps = self.site, self._attempt.steps
         self.log.warning("%s: %s", self._log_name, in_log(str(error), 1000))
         code, reason = "agent_unreachable", f"{session.agent} does not answer."
         if not isinstance(error, AgentUnreachable):
             code, reason = "engine_error", f"It could not be started on {session.agent}."
-            await ending.clear(site, session)
+            await ending.clear(site, session, steps)
         # What may have been made where nobody answers is the reconciler's, or the next try's.
         await site.report_agents()
         status = (await site.db(site.store.get, session.id)).status
@@ -208,6 +222,7 @@ class InLine(OptionDoors):
             error_code=code,
             reason=reason,
             now=utcnow(),
+            sub_steps=steps.taken(),
         )
         if session.status is not Status.PENDING:
             raise error
@@ -222,4 +237,5 @@ class InLine(OptionDoors):
         if session.agent and any(
             entry.result is Result.NEED_RETRY and entry.to_status for entry in tried
         ):
-            await site.engine.remove_session(session.agent, session.id)
+            with self._attempt.steps.of(Step.CLEAR_EARLIER):
+                await site.engine.remove_session(session.agent, session.id)

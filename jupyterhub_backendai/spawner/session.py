@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jupyterhub.spawner import Spawner
@@ -15,9 +15,11 @@ from ..engine.base import EngineError, ImageMissing
 from ..model.errors import LaunchError
 from ..model.resolve import SessionRequest
 from ..model.status import IN_LINE, IllegalTransition, Phase, Status
+from ..model.steps import Step
 from ..site import ending
 from ..site.clock import utcnow
 from ..site.options import summary
+from ..site.steps import Steps
 from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
 from .errors import for_people, in_log, log_in_one_line, why
@@ -38,6 +40,7 @@ class Attempt:
 
     submitting: asyncio.Future[Session] | None = None
     launching: asyncio.Future[Any] | None = None  # calls to the engine that go on to their end
+    steps: Steps = field(default_factory=Steps)  # of the phase that it is in
 
     async def settled(self) -> None:
         """Until no call to the engine is in flight any more; how it ended does not matter."""
@@ -149,7 +152,10 @@ class SessionSpawner(InLine, Spawner):
 
     async def _done(self, session_id: str, to: Status) -> Session:
         """On to the next status: what was done in the one before went well."""
-        return await self.site.db(self.site.store.advance, session_id, to, now=utcnow())
+        steps = self._attempt.steps.taken()
+        return await self.site.db(
+            self.site.store.advance, session_id, to, now=utcnow(), sub_steps=steps
+        )
 
     async def _within(self, timeout: float, work: Coroutine[Any, Any, T]) -> T:
         try:
@@ -165,7 +171,8 @@ class SessionSpawner(InLine, Spawner):
         self._story.tell("container", "Container", "Folders and limits are attached.")
         ip, port = await self.launch(session, request)
         self._story.tell("server", "Server", "Jupyter starts inside.")
-        await self._until_it_answers(ip, port)
+        with self._attempt.steps.of(Step.SERVER_ANSWERS):
+            await self._until_it_answers(ip, port)
         self._session = await self._done(session.id, Status.RUNNING)
         self._story.tell("ready", "Ready", "This page takes you to your session.")
         self.form_launched()
@@ -211,7 +218,8 @@ class SessionSpawner(InLine, Spawner):
             if session is not None:
                 self.log.info("%s: session %s is given up: %s", name, session.id, reason)
                 if not isinstance(error, asyncio.CancelledError):
-                    await ending.note_failure(site, session.id, code, reason)
+                    steps = attempt.steps.taken()
+                    await ending.note_failure(site, session.id, code, reason, steps)
                 await site.end(session.id, code, reason)
 
         site.cleanups.add(self._server_key, clean_up)
@@ -260,17 +268,13 @@ class SessionSpawner(InLine, Spawner):
         try:
             session = await self.recall()
             if session is not None:
-                await self.stop_gently(session, now)
-                await self.site.end(session.id, "user_requested", ENDED)
+                grace = 0 if now else ending.STOP_GRACE
+                await self.site.end(session.id, "user_requested", ENDED, grace=grace)
         except Unavailable as error:
             # A session whose server the Hub does not have any more is ended by the reconciler.
             self.log.error("%s: ended once it can be: %s", self._log_name, in_log(str(error)))
         self._session = None
         self.clear_state()
-
-    async def stop_gently(self, session: Session, now: bool) -> None:
-        """Gives the server a chance to end by itself."""
-        raise NotImplementedError
 
     async def delete_forever(self) -> None:
         """The server goes for good: a session of it that still waits is not to start it again."""

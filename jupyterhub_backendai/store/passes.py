@@ -12,17 +12,17 @@ What a pass writes of a session that goes on waiting is kept small, because ther
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, func, insert, select, text, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, select, text, update
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
 from ..model.request import SessionRequest
 from ..model.slots import Limits, Slots
-from ..model.status import IllegalTransition, Phase, Result, Status
+from ..model.status import AGENT_FAILED, IllegalTransition, Phase, Result, Status
 from ..scheduling.queue import schedule
 from ..scheduling.snapshot import (
     Agent,
@@ -33,9 +33,9 @@ from ..scheduling.snapshot import (
     Snapshot,
     Wait,
 )
-from . import agents, history, sessions
+from . import agents, checks, history, sessions
 from .history import Outcome
-from .records import Session, SessionResult
+from .records import Session, SessionResult, SubStep
 from .tables import ALLOCATIONS, DEPENDENCIES, HISTORY, LIVE, SESSIONS
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
@@ -62,10 +62,17 @@ _WAITING = (
     .outerjoin(HISTORY, HISTORY.c.id == _NEWEST)
     .where(*_PENDING)
 )  # fmt: skip
+# What is held is freed in the very moment of the row that says why.
+_OF_ITS_END = (
+    HISTORY.c.session_id == ALLOCATIONS.c.session_id,
+    HISTORY.c.created_at == ALLOCATIONS.c.freed_at,
+)
 _AVOIDED = (
     select(ALLOCATIONS.c.session_id, ALLOCATIONS.c.agent)
     .join(SESSIONS, _ALL.id == ALLOCATIONS.c.session_id)
+    .join(HISTORY, and_(*_OF_ITS_END))
     .where(*_PENDING, ALLOCATIONS.c.freed_at > bindparam("since"))
+    .where(HISTORY.c.error_code.in_(AGENT_FAILED))
 )
 _WHO_WAITS, _OTHER = SESSIONS.alias(), SESSIONS.alias()
 _AWAITED = (
@@ -130,8 +137,15 @@ def run(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> 
     waiting = _waiting(db, now)
     if not waiting:
         return []
-    decision = schedule(_snapshot(db, waiting, policies, catalog, now))
-    placed = sessions.place(db, {p.session_id: p.agent for p in decision.placements}, now)
+    found = _snapshot(db, waiting, policies, catalog, now)
+    decision = schedule(found)
+
+    def steps(session: Session) -> Sequence[SubStep]:
+        rule = found.rules.get(session.resource_group) or GroupRule(session.resource_group)
+        return checks.of_place(session, rule.selection, now)
+
+    agents_of = {placement.session_id: placement.agent for placement in decision.placements}
+    placed = sessions.place(db, agents_of, steps, now)
     _grant(db, placed, now)
     for ending in decision.endings:
         _end(db, ending, now)
@@ -226,7 +240,7 @@ def _awaited(db: Connection) -> dict[str, list[Any]]:
 
 
 def _avoided(db: Connection, now: datetime) -> dict[str, frozenset[str]]:
-    """Agents on which a session that waits again had a place lately: it did not start there."""
+    """Agents that failed a session lately which waits again."""
     found: dict[str, set[str]] = {}
     for session_id, agent in db.execute(_AVOIDED, {"since": now - AVOID_FOR}):
         found.setdefault(session_id, set()).add(agent)
@@ -283,7 +297,7 @@ def _end(db: Connection, ending: Ending, now: datetime) -> None:
     result = Result.EXPIRED if ending.code == "pending_timeout" else Result.GIVE_UP
     outcome = Outcome(
         Phase.SCHEDULE, result, to_status=Status.CANCELLED, error_code=ending.code,
-        message=ending.reason,
+        message=ending.reason, sub_steps=checks.of_ending(ending, now),
     )  # fmt: skip
     try:
         sessions.move(
@@ -317,6 +331,7 @@ def _note(
         if latest is None or not outcome.repeats(
             latest.phase, latest.error_code, latest.to_status, latest.result
         ):
+            outcome = replace(outcome, sub_steps=checks.of_wait(wait, now))
             first.append(outcome.values(wait.session_id, now))
         elif now - latest.updated_at >= RETRY_INTERVAL:
             again.append(latest.id)

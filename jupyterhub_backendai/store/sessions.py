@@ -18,7 +18,7 @@ from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, che
 from . import history, launches
 from .errors import Changed, NotFound
 from .history import Outcome, storable
-from .records import KernelFacts, Session, SessionResult, session_of
+from .records import KernelFacts, Session, SessionResult, SubStep, session_of
 from .tables import ALLOCATIONS, DEPENDENCIES, KERNELS, LIVE, SESSIONS, UNNUMBERED
 
 _ALL = SESSIONS.c
@@ -275,10 +275,14 @@ def move(
     return session
 
 
-def advance(db: Connection, session_id: str, to: Status, now: datetime) -> Session:
+def advance(
+    db: Connection, session_id: str, to: Status, now: datetime, sub_steps: Sequence[SubStep] = ()
+) -> Session:
     """A move with which the phase of the status before ends in success."""
     phase = PHASES.get(locked(db, session_id).status, Phase.START)
-    outcome = Outcome(phase, Result.SUCCESS, to_status=to, message=f"{phase.value} success")
+    outcome = Outcome(
+        phase, Result.SUCCESS, to_status=to, message=f"{phase.value} success", sub_steps=sub_steps
+    )
     return move(db, session_id, outcome, now=now)
 
 
@@ -293,9 +297,15 @@ def rename(db: Connection, session_id: str, name: str, version: int | None) -> S
     return _change(db, session, name=name, version=session.version + 1)
 
 
-def place(db: Connection, agents: Mapping[str, str], now: datetime) -> list[Session]:
+def place(
+    db: Connection,
+    agents: Mapping[str, str],
+    steps: Callable[[Session], Sequence[SubStep]],
+    now: datetime,
+) -> list[Session]:
     """Grants places, as agents by session id, to those of these sessions that still wait: the
-    same as many moves to SCHEDULED, in few statements. The caller notes what they hold."""
+    same as many moves to SCHEDULED, in few statements. `steps` are what each one's row in the
+    history is made of. The caller notes what they hold."""
     check_transition(Status.PENDING, Status.SCHEDULED)
     placed = []
     for some in _portions(list(agents)):
@@ -307,7 +317,7 @@ def place(db: Connection, agents: Mapping[str, str], now: datetime) -> list[Sess
     outcome = Outcome(
         Phase.SCHEDULE, Result.SUCCESS, Status.PENDING, Status.SCHEDULED, message="schedule success"
     )
-    history.add(db, [outcome.values(session.id, now) for session in placed])
+    history.add(db, [replace(outcome, sub_steps=steps(s)).values(s.id, now) for s in placed])
     return placed
 
 

@@ -14,7 +14,7 @@ from ..model.errors import RequestError
 from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Result, Status
-from ..scheduling.snapshot import Holding, Snapshot
+from ..scheduling.snapshot import Snapshot
 from . import agents, history, passes, queries, retries, sessions
 from .history import Outcome
 from .queries import Filter, Order
@@ -154,11 +154,13 @@ class Store(ServiceCalls):
                 expect=expect, exit_code=exit_code, result_of_work=result_of_work, version=version,
             )  # fmt: skip
 
-    def advance(self, session_id: str, to: Status, *, now: datetime) -> Session:
+    def advance(
+        self, session_id: str, to: Status, *, now: datetime, sub_steps: Sequence[SubStep] = ()
+    ) -> Session:
         """Takes a session that is on its way to its next status: what is done in the one that it
-        was in went well. Raises `IllegalTransition`, `NotFound`."""
+        was in went well, step by step. Raises `IllegalTransition`, `NotFound`."""
         with self._write() as db:
-            return sessions.advance(db, session_id, to, now)
+            return sessions.advance(db, session_id, to, now, sub_steps)
 
     def retry_or_give_up(
         self,
@@ -328,11 +330,6 @@ class Store(ServiceCalls):
         """All agents that are known, by name."""
         with self._db.read() as db:
             return agents.agents(db)
-
-    def allocations(self) -> list[Holding]:
-        """All that is held now."""
-        with self._db.read() as db:
-            return agents.holdings(db)
 
     def snapshot(self, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:
         """What a schedule pass would decide on now; changes nothing."""

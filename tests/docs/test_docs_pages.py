@@ -161,7 +161,7 @@ def test_every_status_and_what_is_put_right_are_in_the_reference(reference: Any)
     for status in reference.Status:
         assert f"| `{status.value}` |" in reference.statuses()
     assert reference.reconciling().count("\n") >= 7
-    for member in (*reference.Phase, *reference.Result):
+    for member in (*reference.Phase, *reference.Result, *reference.Step):
         assert f"| `{member.value}` |" in reference.history()
 
 

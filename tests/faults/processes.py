@@ -11,9 +11,9 @@ from jupyterhub import orm
 from jupyterhub.user import User
 from traitlets.config import Config
 
-from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
+from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.model.errors import LaunchError
-from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.service.ending import end
 from jupyterhub_backendai.service.hub import HubRefused, HubUnavailable
 from jupyterhub_backendai.service.launching import launch
@@ -25,7 +25,7 @@ from jupyterhub_backendai.service.workers.servers import ServersWorker
 from jupyterhub_backendai.site.handing_over import SESSION_HEADER
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
-from jupyterhub_backendai.spawner.session import ENDED, SessionSpawner
+from jupyterhub_backendai.spawner.session import SessionSpawner
 from jupyterhub_backendai.store import Session
 
 from .virtual import Process
@@ -92,19 +92,6 @@ class StubSpawner(SessionSpawner):
             return None
         await self.session_ended(137 if mine else None, "Its server ended by itself.")
         return 1
-
-    async def stop_gently(self, session: Session, now: bool) -> None:
-        if session.agent is None:
-            return
-        if session.status is Status.RUNNING:
-            await self.move_quietly(
-                session.id, Status.TERMINATING, Phase.TERMINATE,
-                reason_code="user_requested", reason=ENDED,
-            )  # fmt: skip
-        try:
-            await self.machines.stop_session(session.agent, session.id, 5)
-        except EngineError as error:
-            self.log.debug("%s", error)
 
 
 class StubHub:

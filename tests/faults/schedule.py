@@ -38,6 +38,7 @@ from jupyterhub_backendai.site import clock, naming, runtime
 from jupyterhub_backendai.store import Filter, NotFound, Session, SessionResult, Store
 from jupyterhub_backendai.store import sessions as store_sessions
 
+from ..holdings import holdings
 from .processes import StubHub, StubService
 from .virtual import VirtualLoop
 from .world import AGENTS, Job, StubEngine, World, ask
@@ -253,7 +254,7 @@ class Schedule:
                 wrong.append(f"{row.name} is {row.status.value} with {len(boxes)} containers")
             if server not in world.hub.running:
                 wrong.append(f"{row.name} is live and the Hub does not have it")
-        held = Counter(holding.session_id for holding in self.store.allocations())
+        held = Counter(holding.session_id for holding in holdings(self.store))
         if held != Counter(live.keys()):
             wrong.append(f"what is held is {dict(held)} and live are {list(live)}")
         wrong += [f"a container of {b.session} is left" for b in world.boxes.values()

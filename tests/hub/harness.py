@@ -233,6 +233,16 @@ class Hub:
         rows = [row for row in self.rows(query) if not row["freed_at"]]
         return [row for row in rows if owner is None or row["owner"] == owner]
 
+    def sub_steps(self, session_id: str) -> dict[str, list[tuple[str, str, str | None]]]:
+        """Step, result and code of all sub-steps of a session, by phase."""
+        found: dict[str, list[tuple[str, str, str | None]]] = {}
+        query = "select phase, sub_steps from history where session_id = ? order by id"
+        for row in self.rows(query, session_id):
+            for s in json.loads(row["sub_steps"]):
+                told = (s["step"], s["result"], s["error_code"])
+                found.setdefault(row["phase"], []).append(told)
+        return found
+
     # ---- engine ----
 
     def containers(self) -> list[Any]:

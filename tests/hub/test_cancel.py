@@ -125,8 +125,9 @@ def test_cancel_of_a_download_that_hangs(hub: Hub) -> None:
     assert hub.sessions(user)[-1]["status"] in {"CANCELLED", "TERMINATED"}
 
 
-def failed(hub: Hub, user: str, environment: str) -> str:
-    """What the user is told of a start that fails; nothing of it is left."""
+def failed(hub: Hub, user: str, environment: str, phase: str, *last: str) -> str:
+    """What the user is told of a start that fails; nothing of it is left. `last` is the sub-step
+    of the phase at which it failed, and its code."""
     hub.add_user(user)
     reply = hub.launch(user, {"environment": environment})
     wait_for("the failure", lambda: not hub.server(user).get("pending"))
@@ -135,12 +136,14 @@ def failed(hub: Hub, user: str, environment: str) -> str:
     assert row["status"] == "ERROR"
     if reply.status_code >= 400:
         assert reply.json()["message"] == row["reason"]
+    step, code = last
+    assert hub.sub_steps(row["id"])[phase][-1] == (step, "FAILURE", code)
     return str(row["reason"])
 
 
 def test_a_server_that_dies_at_its_start(hub: Hub) -> None:
     before = len(hub.log_text())
-    reason = failed(hub, "unlucky", "dies")
+    reason = failed(hub, "unlucky", "dies", "create", "wait_for_server", "start_failed")
     assert "ended while it started (exit code 3)" in reason
     assert "my last words" in reason
     # What it wrote is in the log, and cannot be taken for a line of the Hub's.
@@ -151,12 +154,14 @@ def test_a_server_that_dies_at_its_start(hub: Hub) -> None:
 
 
 def test_a_server_that_never_answers(hub: Hub) -> None:
-    assert "did not answer within 15 seconds" in failed(hub, "patient", "sleeps")
+    why = failed(hub, "patient", "sleeps", "create", "wait_for_server", "start_timeout")
+    assert "did not answer within 15 seconds" in why
 
 
 def test_an_image_that_cannot_be_had(hub: Hub) -> None:
     before = len(hub.log_text())
-    assert "image of this session is not on its machine" in failed(hub, "hopeful", "gone")
+    why = failed(hub, "hopeful", "gone", "pull", "pull_image", "image_missing")
+    assert "image of this session is not on its machine" in why
     assert "backendai-no-such-image:1" in hub.log_text()[before:]  # an admin is told which
 
 

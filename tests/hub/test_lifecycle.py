@@ -58,6 +58,17 @@ def test_a_session_is_exactly_what_was_asked(hub: Hub) -> None:
     assert inside.split() == ["1000:100", "/home/work", "1000:100", "/home/work/data"]
     assert hub.held() != []
     end(hub, user)
+    steps = hub.sub_steps(session["id"])
+    assert {result for of in steps.values() for _, result, _ in of} == {"SUCCESS"}
+    assert {phase: [step for step, _, _ in of] for phase, of in steps.items()} == {
+        "schedule": [
+            "check_limits", "check_dependencies", "check_start_time", "check_agents",
+            "check_owner_quota", "check_project_quota", "check_turn", "select_agent", "allocate",
+        ],
+        "prepare": ["check_image", "make_folders"],
+        "create": ["create_container", "copy_files", "start_container", "wait_for_server"],
+        "terminate": ["stop_container", "save_log", "remove_container"],
+    }  # fmt: skip
 
 
 def end(hub: Hub, user: str) -> None:

@@ -1,4 +1,4 @@
-"""Batch sessions and the Hub's servers, as the service's workers see to them."""
+"""Batch sessions, as the service's worker sees to them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.engine.batch import Ending, Outcome
 from jupyterhub_backendai.model.status import Phase, Status
-from jupyterhub_backendai.service.hub import HubUnavailable, NoSuchUser
-from jupyterhub_backendai.service.workers import batch, servers
+from jupyterhub_backendai.service.hub import HubUnavailable
+from jupyterhub_backendai.service.workers import batch
 from jupyterhub_backendai.service.workers.batch import BatchWorker
-from jupyterhub_backendai.service.workers.servers import ServersWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import Session, SessionResult
 
+from ..holdings import holdings
 from .starting import Hub, site_of, submit, until, worker_of
 
 
@@ -60,7 +60,7 @@ async def test_a_command_begins_ends_and_ends_its_session(hub: Hub) -> None:
     )  # fmt: skip
     assert row.reason_code == "task_finished"
     assert machine.saved == machine.removed == [session.id]  # type: ignore[attr-defined]
-    assert site.store.allocations() == []
+    assert holdings(site.store) == []
     assert hub.active == [("alice", "train-1")]  # once in a while
 
 
@@ -180,28 +180,6 @@ async def test_what_its_command_made_of_it_counts_and_not_its_container(hub: Hub
     await site.end(session.id, "exited", "Its server ended by itself.", 137)
     row = site.store.get(session.id)
     assert (row.result, row.exit_code) == (SessionResult.SUCCESS, 0)
-
-
-async def test_what_the_hub_has_lost_and_what_it_has_too_much(
-    hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(servers, "INTERVAL", -1)
-    lost = await running(hub, "train-1")
-    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
-    hub.servers = {("alice", "stranger"): True}
-    hub.errors = [NoSuchUser(404, "There is no user alice.")]
-    await worker.once()
-    await worker.once()  # renamed: her session goes on
-    assert status(site, lost) is Status.RUNNING
-    await worker.once()
-    assert status(site, lost) is Status.TERMINATED
-    assert site.store.get(lost.id).reason_code == "not_in_hub"
-
-    hub.servers[("alice", "train-1")] = True
-    await worker.once()
-    assert hub.stopped == []
-    await worker.once()
-    assert hub.stopped == [("alice", "train-1")]
 
 
 def status(site: Site, session: Session) -> Status:

@@ -16,6 +16,7 @@ from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
 from jupyterhub_backendai.store import Session
 
+from ..holdings import holdings
 from ..spawner.spawners import MachineSpawner
 from .starting import Hub, site_of, spawner_of, submit, until, worker_of
 
@@ -79,7 +80,7 @@ async def test_a_hub_that_is_away_or_refuses(hub: Hub, monkeypatch: pytest.Monke
     row = await until(site, session, Status.CANCELLED)
     assert row.reason_code == "owner_gone"
     run.cancel()
-    assert [h.session_id for h in site.store.allocations()] != []
+    assert [h.session_id for h in holdings(site.store)] != []
 
 
 async def test_a_start_lets_go_of_what_waits_long_and_the_queue_starts_it(hub: Hub) -> None:
@@ -138,7 +139,7 @@ async def test_an_engine_that_fails_is_tried_five_times(
     row = await until(site, session, Status.ERROR)
     assert (row.reason_code, fails) == ("engine_error", [])
     assert "It was tried 5 times" in row.reason
-    assert len(site.store.allocations()) == 1
+    assert len(holdings(site.store)) == 1
 
 
 async def test_a_hub_that_is_stopped_gives_nothing_up(hub: Hub) -> None:

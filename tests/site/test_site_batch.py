@@ -26,6 +26,8 @@ from jupyterhub_backendai.site.rules import RULES
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport, Session, SessionResult
 
+from ..holdings import holdings
+
 DONE = Outcome(Ending.FINISHED, 0)
 
 
@@ -177,7 +179,7 @@ async def test_what_cannot_be_noted_holds_up_no_end(
     await site.end(running.id, "user_requested", "You ended it.")
     session = site.store.get(running.id)
     assert (session.status, session.result) == (Status.TERMINATED, SessionResult.UNDEFINED)
-    assert site.store.allocations() == []
+    assert holdings(site.store) == []
 
 
 async def test_who_ended_it_is_the_reason_and_not_its_last_words(

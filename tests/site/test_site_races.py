@@ -20,6 +20,8 @@ from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport, Session
 
+from ..holdings import holdings
+
 
 def request() -> SessionRequest:
     catalog = Catalog(environments=({"name": "python", "image": "python:3"},))  # type: ignore[arg-type]
@@ -101,7 +103,7 @@ async def test_an_end_that_meets_a_step_in_flight_ends_all_the_same(
     await site.end(session.id, "cancelled", "It was cancelled.")
     assert looks[:2] == [Status.SCHEDULED, Status.PREPARING]
     assert read(session.id).status is Status.TERMINATED
-    assert site.store.allocations() == []
+    assert holdings(site.store) == []
 
 
 async def test_a_start_that_nobody_drives_is_ended(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from itertools import product
 from pathlib import Path
 
 import pytest
 from traitlets.config import Config
 
-from jupyterhub_backendai.engine.base import AgentUnreachable
+from jupyterhub_backendai.engine.base import AgentUnreachable, Container
 from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, resolve
@@ -22,6 +24,8 @@ from jupyterhub_backendai.site.rules import RULES, Action, Driver, Sight, rule_f
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport, Session
 
+from ..holdings import holdings
+
 S = Status
 YES_NO = (False, True)
 
@@ -30,7 +34,7 @@ def sights() -> Iterator[Sight]:
     """All that can be seen."""
     statuses = [None, *sorted(LIVE)]
     for parts in product(
-        statuses, Driver, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, (None, *YES_NO), (None, *YES_NO)
+        statuses, Driver, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, *[(None, *YES_NO)] * 3
     ):
         yield Sight(*parts)
 
@@ -45,6 +49,8 @@ def test_each_rule_is_met_and_nothing_stays_that_nobody_works_on() -> None:
             continue
         action = rule.action if rule else None
         lost = seen.driver in {Driver.DEAD, Driver.FORGOTTEN}
+        if seen.status in IN_LINE and seen.driver is Driver.NOBODY and seen.owner is False:
+            assert action is Action.END, seen
         if seen.status in IN_LINE and lost:
             assert action is (Action.RELEASE if seen.queue else Action.END), seen
         reached = seen.answers or not seen.known
@@ -121,7 +127,7 @@ async def test_nothing_of_a_dead_hub_is_lost(site: Site, monkeypatch: pytest.Mon
             making = site.store.move(making.id, status, phase=PHASES[status], now=utcnow())
     assert (row.status, row.reason_code) == (S.ERROR, "hub_restarted")
     assert "tried 5 times" in row.reason
-    assert all(a.session_id != making.id for a in site.store.allocations())
+    assert all(a.session_id != making.id for a in holdings(site.store))
 
     # While its agent does not answer, nothing is known of it.
     silent = session(site, "silent", "dead", S.SCHEDULED, S.PREPARING)
@@ -169,3 +175,93 @@ async def test_an_end_that_was_cut_short_is_gone_on_with(
     await site.reconciler._look_at(row, first=False)
     row = site.store.get(ends.id)
     assert (row.status, row.reason) == (S.TERMINATED, "You ended it.")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A session as the reconciler meets it, and what it is after that. `number` is the rule's."""
+
+    number: int
+    way: tuple[S, ...]
+    driver: str | None
+    status: S
+    reason_code: str = ""
+    service: bool = True
+    answers: bool = True
+    known: bool = True
+    container: bool = False
+    lost: bool = False
+    first: bool = True
+
+
+MAKING = (S.SCHEDULED, S.PREPARING, S.CREATING)
+RUNS = (*MAKING, S.RUNNING)
+CASES = [
+    Case(1, (), None, S.PENDING),
+    Case(2, (), "dead", S.PENDING),
+    Case(2, (S.SCHEDULED,), "dead", S.SCHEDULED),
+    Case(3, (), "dead", S.CANCELLED, "hub_restarted", service=False),
+    Case(3, (S.SCHEDULED,), None, S.CANCELLED, "hub_restarted", service=False),
+    Case(4, MAKING, "dead", S.CREATING, answers=False),
+    Case(5, MAKING, "dead", S.PENDING, "hub_restarted"),
+    Case(6, MAKING, "dead", S.ERROR, "hub_restarted", service=False),
+    Case(7, RUNS, "dead", S.TERMINATED, "container_gone", known=False),
+    Case(8, RUNS, "dead", S.TERMINATED, "container_gone"),
+    Case(9, RUNS, "dead", S.TERMINATED, "not_in_hub", container=True, lost=True, first=False),
+    Case(10, (*RUNS, S.TERMINATING), "dead", S.TERMINATED),
+]
+ELSEWHERE = {
+    0: "tests.service.test_servers_worker:test_what_waits_for_an_owner_who_is_gone_is_cancelled",
+    11: "tests.site.test_site_sweep:test_a_sweep",
+    12: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
+}
+
+
+def test_each_rule_is_acted_out_somewhere() -> None:
+    assert sorted({case.number for case in CASES} | ELSEWHERE.keys()) == list(range(len(RULES)))
+    for place in ELSEWHERE.values():
+        module, _, name = place.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: RULES[case.number].then)
+async def test_a_rule_is_acted_out(site: Site, monkeypatch: pytest.MonkeyPatch, case: Case) -> None:
+    row = session(site, "one", case.driver, *case.way)
+    followed: list[object] = []
+
+    def rule_of(seen: Sight) -> object:
+        followed.append(rule_for(seen))
+        return followed[-1]
+
+    async def containers(agent: str) -> list[object]:
+        return [Container(agent, "c", "c", row.id, "main1", True, {})] if case.container else []
+
+    monkeypatch.setattr(reconcile, "rule_for", rule_of)
+    monkeypatch.setattr(site.engine, "containers", containers)
+    monkeypatch.setattr(site.configuration, "service", case.service)
+    monkeypatch.setitem(site._answering, "here", case.answers)
+    if not case.known:
+        monkeypatch.setattr(site.engine, "hosts", {})
+    if case.lost:
+        monkeypatch.setattr(reconcile, "INTERVAL", -1)
+    lost = frozenset({row.id} if case.lost else ())
+    await site.reconciler._look_at(row, case.first, lost)
+    assert followed == [RULES[case.number]]
+    after = site.store.get(row.id)
+    assert (after.status, after.reason_code) == (case.status, case.reason_code)
+    acted = RULES[case.number].action is not Action.LEAVE
+    assert after.driver == (None if acted else case.driver)
+
+
+@pytest.mark.parametrize("back", [timedelta(hours=2), timedelta(seconds=-45)])
+async def test_a_clock_that_was_set_stops_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, back: timedelta
+) -> None:
+    """Nor does one that is a little behind make anything of what has only just happened."""
+    ends = session(site, "ends", site.run_id, *RUNS, S.TERMINATING)
+    monkeypatch.setattr(reconcile, "utcnow", lambda: utcnow() - timedelta(seconds=5))
+    await site.reconciler._look_at(ends, first=False)
+    assert site.store.get(ends.id).status is S.TERMINATING
+    monkeypatch.setattr(reconcile, "utcnow", lambda: utcnow() - back)
+    await site.reconciler._look_at(ends, first=False)
+    assert site.store.get(ends.id).status is S.TERMINATED

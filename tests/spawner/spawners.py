@@ -141,6 +141,3 @@ class MachineSpawner(SessionSpawner):
 
     async def _until_it_answers(self, ip: str, port: int) -> None:
         return
-
-    async def stop_gently(self, session: Any, now: bool) -> None:
-        return

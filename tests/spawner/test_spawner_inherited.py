@@ -86,7 +86,7 @@ async def test_a_start_timeout_of_a_group_or_hook_is_the_launchs(plain: Any) -> 
 async def test_an_override_of_pull_image_is_used(
     plain: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def moved(*_: Any) -> None:
+    async def moved(*_: Any, **__: Any) -> None:
         return
 
     class Row:

@@ -14,6 +14,7 @@ from store_samples import CATALOG, NOW, POLICIES, after, run_pass, submit, viola
 
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.store import Store
+from tests.holdings import holdings
 
 WORKER = Path(__file__).with_name("store_worker.py")
 
@@ -86,14 +87,14 @@ def test_a_new_process_sees_all_that_was_done(store: Store, url: str) -> None:
         submit(store, f"s{number}", now=after(number))
     run_pass(store, 10)
     store.set_kernel(store.live()[0].id, container_id="c0ffee")
-    before = [store.live(), store.allocations(), store.agents(), store.hub_id]
+    before = [store.live(), holdings(store), store.agents(), store.hub_id]
     history = {s.id: (store.history(s.id), store.kernels(s.id)) for s in store.live()}
     snapshot = store.snapshot(POLICIES, CATALOG, after(11))
     store.close()
 
     again = Store(url)
     again.upgrade()
-    assert [again.live(), again.allocations(), again.agents(), again.hub_id] == before
+    assert [again.live(), holdings(again), again.agents(), again.hub_id] == before
     assert {s.id: (again.history(s.id), again.kernels(s.id)) for s in again.live()} == history
     assert again.snapshot(POLICIES, CATALOG, after(11)) == snapshot
     again.close()

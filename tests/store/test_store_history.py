@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from store_samples import NOW, after, run_pass, submit
+from store_samples import NOW, after, batch, end, request, run_pass, slots, start, submit
 
 from jupyterhub_backendai.model.status import Phase, Result, Status
-from jupyterhub_backendai.store import Store, SubStep
+from jupyterhub_backendai.model.steps import CHECKS, Step
+from jupyterhub_backendai.store import AgentReport, HistoryEntry, SessionResult, Store, SubStep
 
 
 def note(
@@ -88,11 +89,67 @@ def test_many_at_once_are_all_counted(store: Store) -> None:
 def test_sub_steps_come_back_as_they_were(store: Store) -> None:
     session = submit(store, "train")
     steps = (
-        SubStep("look for the image", Result.SUCCESS, started_at=NOW, ended_at=after(0.5)),
-        SubStep("pull it", Result.FAILURE, "image_gone", "There is no such image.", NOW),
+        SubStep("check_image", Result.SUCCESS, started_at=NOW, ended_at=after(0.5)),
+        SubStep("pull_image", Result.FAILURE, "image_missing", "There is no such image.", NOW),
     )
     store.note(session.id, Phase.PULL, Result.NEED_RETRY, now=NOW, sub_steps=steps)
     assert store.history(session.id)[0].sub_steps == steps
+    # One more attempt: those of the first stay, as its message does.
+    store.note(session.id, Phase.PULL, Result.NEED_RETRY, now=after(1), sub_steps=steps[:1])
+    assert store.history(session.id)[0].sub_steps == steps
+
+
+Told = list[tuple[str, str, str | None]]
+
+
+def told(entry: HistoryEntry) -> Told:
+    """Its sub-steps; all of a pass are of one moment."""
+    assert {(s.started_at, s.ended_at) for s in entry.sub_steps} == {(entry.created_at,) * 2}
+    return [(step.step, step.result.value, step.error_code) for step in entry.sub_steps]
+
+
+def passed(*steps: Step) -> Told:
+    return [(step.value, "SUCCESS", None) for step in steps]
+
+
+def test_a_pass_tells_what_it_checked(store: Store) -> None:
+    report = AgentReport("a1", "default", slots(4, 8))
+    store.report_agents([report], now=NOW)
+    first = submit(store, "first", request=request(cpu=3))
+    waits = submit(store, "waits", request=request(cpu=2), now=after(1))
+    later = submit(store, "later", not_before=after(60), now=after(2))
+    never = submit(store, "never", request=request(cpu=5), now=after(3))
+    picked = submit(store, "picked", request=request(agent="a1"), now=after(4))
+    run_pass(store, 5)
+    entries = {s.name: store.history(s.id)[0] for s in (first, waits, later, never, picked)}
+    assert told(entries["first"]) == passed(*CHECKS, Step.ALLOCATE)
+    chosen = [s.message for s in entries["first"].sub_steps if s.step == Step.SELECT_AGENT.value]
+    assert chosen == ["concentrated: a1"]
+    assert "asked for: a1" in [step.message for step in entries["picked"].sub_steps]
+    assert told(entries["waits"]) == [
+        *passed(*CHECKS[:-1]), (Step.SELECT_AGENT.value, "FAILURE", "no_room"),
+    ]  # fmt: skip
+    assert entries["waits"].sub_steps[-1].message == entries["waits"].message
+    assert told(entries["later"]) == [
+        *passed(Step.LIMITS, Step.DEPENDENCIES), (Step.START_TIME.value, "FAILURE", "not_before"),
+    ]  # fmt: skip
+    assert told(entries["never"]) == [(Step.LIMITS.value, "FAILURE", "never_fits")]
+
+
+def test_a_pass_tells_what_ended_the_wait(store: Store) -> None:
+    store.report_agents([AgentReport("a1", "default", slots(4, 8))], now=NOW)
+    first = submit(store, "first", request=batch())
+    second = submit(store, "second", request=batch(first.id), now=after(1))
+    run_pass(store, 2)
+    assert told(store.history(second.id)[0])[-1] == (
+        Step.DEPENDENCIES.value, "FAILURE", "dependency",
+    )  # fmt: skip
+    start(store, first.id, 3)
+    end(store, first.id, 4, SessionResult.FAILURE)
+    run_pass(store, 5)
+    assert told(store.history(second.id)[0]) == [
+        (Step.DEPENDENCIES.value, "FAILURE", "dependency_failed")
+    ]
 
 
 def test_any_text_can_be_noted(store: Store) -> None:

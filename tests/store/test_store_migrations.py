@@ -20,6 +20,7 @@ from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.store import Store, schema
 from jupyterhub_backendai.store.database import Database
 from jupyterhub_backendai.store.tables import Base
+from tests.holdings import holdings
 
 WORKER = Path(__file__).with_name("store_worker.py")
 
@@ -74,11 +75,11 @@ def test_down_and_up_again(database: Database) -> None:
 def test_an_upgrade_of_what_is_up_to_date_changes_nothing(store: Store, url: str) -> None:
     session = submit(store, "train")
     run_pass(store)
-    held, hub_id = store.allocations(), store.hub_id
+    held, hub_id = holdings(store), store.hub_id
     again = Store(url)
     again.upgrade()
     assert again.get(session.id) == store.get(session.id)
-    assert again.allocations() == held
+    assert holdings(again) == held
     assert again.hub_id == hub_id
     assert len(hub_id) == 8
     again.close()

@@ -34,6 +34,7 @@ from jupyterhub_backendai.scheduling.snapshot import (
     Snapshot,
 )
 from jupyterhub_backendai.store import AgentReport, Store, passes
+from tests.holdings import holdings
 
 
 @contextmanager
@@ -71,7 +72,7 @@ def test_places_and_waits(store: Store) -> None:
     assert (tried.phase, tried.error_code) == (Phase.SCHEDULE, waiting.reason_code)
     assert (tried.to_status, tried.message) == (None, waiting.reason)
     assert tried.result in {Result.NEED_RETRY, Result.SKIPPED}
-    assert {h.session_id for h in store.allocations()} == set(ids[:4])
+    assert {h.session_id for h in holdings(store)} == set(ids[:4])
     assert not violations(store)
 
 
@@ -148,16 +149,31 @@ def test_an_agent_that_failed_a_session_is_avoided_for_it(store: Store) -> None:
     agents = [AgentReport(name, "default", slots(4, 8)) for name in ("a1", "a2")]
     store.report_agents(agents, now=NOW)
     session = submit(store, "train")
+
+    def fails(code: str, seconds: float) -> str | None:
+        """Whom it failed on."""
+        agent = store.get(session.id).agent
+        store.retry_or_give_up(
+            session.id, phase=Phase.PREPARE, error_code=code, reason="", now=after(seconds)
+        )
+        return agent
+
+    def avoided(seconds: float) -> frozenset[str]:
+        (pending,) = store.snapshot(POLICIES, CATALOG, after(seconds)).pending
+        return pending.avoid
+
     run_pass(store, 0)
-    first = store.get(session.id).agent
-    store.move(session.id, Status.PENDING, phase=Phase.PREPARE, now=after(5))
-    (pending,) = store.snapshot(POLICIES, CATALOG, after(6)).pending
-    assert pending.avoid == {first}
+    first = fails("engine_error", 5)
+    assert avoided(6) == {first}
     run_pass(store, 6)
-    assert store.get(session.id).agent not in {first, None}
-    store.move(session.id, Status.PENDING, phase=Phase.PREPARE, now=after(7))
-    (pending,) = store.snapshot(POLICIES, CATALOG, after(3606)).pending
-    assert pending.avoid == {"a2" if first == "a1" else "a1"}, "an hour later it is forgotten"
+    second = fails("agent_unreachable", 7)
+    assert {first, second} == {"a1", "a2"}
+    assert avoided(3606) == {second}, "an hour later it is forgotten"
+    # Neither the Hub's no nor its restart says anything of the agent.
+    for seconds, code in ((3610, "hub_refused"), (3620, "hub_restarted")):
+        run_pass(store, seconds)
+        fails(code, seconds + 1)
+        assert avoided(seconds + 2) == frozenset()
 
 
 def test_quotas_go_by_the_groups_of_the_newest_session(store: Store) -> None:
@@ -230,7 +246,7 @@ def test_an_agent_that_is_named_no_more(store: Store) -> None:
     store.report_agents([], now=NOW)
     (agent,) = store.agents()
     assert (agent.available, agent.reason) == (False, "no longer configured")
-    assert len(store.allocations()) == 1
+    assert len(holdings(store)) == 1
     end(store, session.id)
     store.report_agents([], now=NOW)
     assert store.agents() == []
@@ -243,7 +259,7 @@ def test_capacity_that_shrinks_below_what_is_held(store: Store) -> None:
     store.report_agents([AgentReport("a1", "default", slots(2, 4))], now=NOW)
     submit(store, "more")
     assert run_pass(store) == []
-    assert len(store.allocations()) == 4, "nobody loses a place"
+    assert len(holdings(store)) == 4, "nobody loses a place"
 
 
 def test_a_session_cancelled_during_a_pass_gets_no_place(
@@ -266,7 +282,7 @@ def test_a_session_cancelled_during_a_pass_gets_no_place(
 
     monkeypatch.setattr(passes, "schedule", decided_before)
     assert run_pass(store, 2) == ["other"]
-    assert [h.session_id for h in store.allocations()] == [other.id]
+    assert [h.session_id for h in holdings(store)] == [other.id]
 
 
 def test_passes_at_once_in_threads(store: Store) -> None:
@@ -291,5 +307,5 @@ def test_passes_at_once_in_threads(store: Store) -> None:
             placed.append(session.id)
             end(store, session.id, 20)
     assert len(placed) == len(set(placed)) == 32, "each was placed by one pass, once"
-    assert store.allocations() == []
+    assert holdings(store) == []
     assert not violations(store)

@@ -40,6 +40,7 @@ from jupyterhub_backendai.store import (
     Store,
     launches,
 )
+from tests.holdings import holdings
 
 
 def many(store: Store, count: int, **changes: Any) -> list[Session]:
@@ -191,7 +192,7 @@ def test_five_tries_then_it_is_given_up(store: Store) -> None:
     told = [h.result for h in store.history(session.id) if h.phase is Phase.PREPARE]
     assert told[0] is Result.GIVE_UP
     assert told.count(Result.NEED_RETRY) == MAX_TRIES - 1
-    assert len(store.allocations()) == 1, "until its containers are gone"
+    assert len(holdings(store)) == 1, "until its containers are gone"
     with pytest.raises(IllegalTransition):
         fail(store, session.id, "agent_unreachable")
     store.move(session.id, Status.ERROR, phase=Phase.TERMINATE, now=NOW)

@@ -38,6 +38,7 @@ from jupyterhub_backendai.store import (
     Store,
     sessions,
 )
+from tests.holdings import holdings
 
 NOBODY = "0" * 32
 
@@ -195,7 +196,7 @@ def test_the_way_of_a_session(store: Store) -> None:
     submit(store, "train")
     (session,) = store.run_pass(POLICIES, CATALOG, after(1))
     assert (session.status, session.agent, session.placed_at) == (Status.SCHEDULED, "a1", after(1))
-    assert [(h.session_id, h.slots) for h in store.allocations()] == [(session.id, slots(1, 1))]
+    assert [(h.session_id, h.slots) for h in holdings(store)] == [(session.id, slots(1, 1))]
     for seconds, status in enumerate((Status.PREPARING, Status.CREATING, Status.RUNNING), 2):
         session = store.move(session.id, status, phase=Phase.START, now=after(seconds))
     assert session.running_at == session.status_changed_at == after(4)
@@ -204,14 +205,14 @@ def test_the_way_of_a_session(store: Store) -> None:
         reason_code="user_requested", reason="You ended it.",
     )  # fmt: skip
     assert (session.reason_code, session.reason) == ("user_requested", "You ended it.")
-    assert len(store.allocations()) == 1, "resources are held until the containers are gone"
+    assert len(holdings(store)) == 1, "resources are held until the containers are gone"
     session = store.move(
         session.id, Status.TERMINATED, phase=Phase.TERMINATE, now=after(6), exit_code=137
     )
     assert (session.ended_at, session.exit_code, session.agent) == (after(6), 137, "a1")
     assert (session.driver, session.position) == (None, None)
     assert session.result is SessionResult.UNDEFINED, "nobody asked for a result"
-    assert store.allocations() == []
+    assert holdings(store) == []
     assert not violations(store)
 
 
@@ -236,7 +237,7 @@ def test_a_failed_attempt_goes_back_in_line(store: Store) -> None:
         session.id, Status.PENDING, phase=Phase.PREPARE, now=NOW, result=Result.NEED_RETRY
     )
     assert (again.agent, again.placed_at, again.driver) == (None, None, "hub-1")
-    assert store.allocations() == []
+    assert holdings(store) == []
     assert run_pass(store) == ["train"]
     assert not violations(store)
 

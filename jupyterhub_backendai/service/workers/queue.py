@@ -15,6 +15,7 @@ from functools import partial
 
 from ...model.status import IN_LINE, Phase, Status
 from ...site.clock import utcnow
+from ...site.rules import OWNER_GONE
 from ...site.runtime import Site
 from ...store import Changed, NotFound, Session
 from ..hub import HubClient, HubRefused, HubUnavailable, NoSuchUser
@@ -132,7 +133,7 @@ class QueueWorker:
         site = self.site
         site.log.error("Session %s: %s", session_id, error)
         if isinstance(error, NoSuchUser):
-            await site.end(session_id, "owner_gone", "The Hub does not know its owner any more.")
+            await site.end(session_id, "owner_gone", OWNER_GONE)
             return
         self._refusals[session_id] += 1
         try:

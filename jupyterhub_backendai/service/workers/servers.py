@@ -1,22 +1,23 @@
-"""Compares sessions with the Hub's servers: what the Hub has lost, and what it has too much.
+"""Compares sessions with the Hub: what it has lost, what it has too much, whom it does not know.
 
-Only what two looks have seen is acted on: a server is not yet there, or not any more, while a
+Of servers only what two looks have seen is acted on: one is not yet there, or not any more, while a
 session starts or ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Iterable
 
-from ...model.status import Status
-from ...site.clock import utcnow
-from ...site.reconcile import INTERVAL, follow
+from ...model.status import IN_LINE, Status
+from ...site.reconcile import INTERVAL, follow, settled
 from ...site.rules import Action, Sight, rule_for
 from ...site.runtime import Site
 from ...store import Session
 from ..hub import HubClient, HubError, HubUnavailable, NoSuchUser
 
 Server = tuple[str, str]  # owner, name
+OWNERS_A_LOOK = 20  # whom the Hub is asked for one by one; the others come next time
 
 
 class ServersWorker:
@@ -25,6 +26,7 @@ class ServersWorker:
     def __init__(self, site: Site, hub: HubClient) -> None:
         self.site, self.hub = site, hub
         self._odd: set[tuple[Server, bool]] = set()  # at the last look, and whether the Hub has it
+        self._asked_for: list[str] = []  # owners, the one asked for last at the end
 
     async def run(self) -> None:
         """The endless work."""
@@ -47,13 +49,36 @@ class ServersWorker:
         again, self._odd = (lost | left) & self._odd, lost | left
         for key, is_active in again:
             await self._put_right(key, live.get(key), is_active)
+        await self._cancel_what_nobody_owns(live.values(), {owner for owner, _ in active})
+
+    async def _cancel_what_nobody_owns(
+        self, sessions: Iterable[Session], with_server: Collection[str]
+    ) -> None:
+        """What waits for nobody's start asks nothing of the Hub until it has its place: by then
+        there may be another account of its owner's name."""
+        waiting: dict[str, list[Session]] = {}
+        for session in sessions:
+            if session.driver is None and session.status in IN_LINE:
+                waiting.setdefault(session.owner, []).append(session)
+        unsure = waiting.keys() - with_server
+        earlier = [owner for owner in self._asked_for if owner in unsure]
+        order = [*sorted(unsure.difference(earlier)), *earlier]
+        now, later = order[:OWNERS_A_LOOK], order[OWNERS_A_LOOK:]
+        self._asked_for = [*(owner for owner in later if owner in earlier), *now]
+        for owner in now:
+            if await self._is_known(owner):
+                continue
+            for session in waiting[owner]:
+                rule = rule_for(Sight(session.status, owner=False))
+                if rule is not None:
+                    await follow(self.site, session, rule)
 
     async def _put_right(self, server: Server, session: Session | None, active: bool) -> None:
         latest = session or await self.site.db(self.site.store.latest_of, *server)
         if latest is None:
             return  # not of ours
-        settled = (utcnow() - latest.status_changed_at).total_seconds() > INTERVAL
-        seen = Sight(None if session is None else session.status, settled=settled, server=active)
+        status = None if session is None else session.status
+        seen = Sight(status, settled=settled(latest), server=active)
         rule = rule_for(seen)
         if rule is None or rule.action is Action.LEAVE:
             return

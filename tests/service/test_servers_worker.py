@@ -1,0 +1,116 @@
+"""What the service compares with the Hub: servers, and owners of what waits."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.service.hub import NoSuchUser
+from jupyterhub_backendai.service.workers import servers
+from jupyterhub_backendai.service.workers.servers import ServersWorker
+from jupyterhub_backendai.site import reconcile
+from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.site.runtime import Site
+from jupyterhub_backendai.store import Session
+
+from .starting import Hub, site_of, submit, until, worker_of
+from .test_batch_worker import running
+
+GONE = NoSuchUser(404, "There is no user alice.")
+
+
+def status(site: Site, session: Session) -> Status:
+    return site.store.get(session.id).status
+
+
+async def test_what_the_hub_has_lost_and_what_it_has_too_much(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = await running(hub, "train-1")
+    monkeypatch.setattr(reconcile, "INTERVAL", -1)
+    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    hub.servers = {("alice", "stranger"): True}
+    hub.errors = [GONE]
+    await worker.once()
+    await worker.once()  # renamed: her session goes on
+    assert status(site, lost) is Status.RUNNING
+    await worker.once()
+    assert status(site, lost) is Status.TERMINATED
+    assert site.store.get(lost.id).reason_code == "not_in_hub"
+
+    hub.servers[("alice", "train-1")] = True
+    await worker.once()
+    assert hub.stopped == []
+    await worker.once()
+    assert hub.stopped == [("alice", "train-1")]
+
+
+async def test_a_clock_that_was_set_back_hides_nothing(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = await running(hub, "train-1")
+    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    await worker.once()
+    await worker.once()
+    assert status(site, lost) is Status.RUNNING, "it has only just come to run"
+    monkeypatch.setattr(reconcile, "utcnow", lambda: utcnow() - timedelta(hours=2))
+    await worker.once()
+    assert status(site, lost) is Status.TERMINATED
+
+
+async def test_what_waits_for_an_owner_who_is_gone_is_cancelled(hub: Hub) -> None:
+    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    (waits,) = await submit(site, "train-1")
+    await worker.once()
+    assert status(site, waits) is Status.PENDING
+
+    # One whom the Hub has a server of is there, and one that a start works on is that start's.
+    hub.errors, hub.servers = [GONE], {("alice", "other"): True}
+    await worker.once()
+    hub.servers = {}
+    assert site.store.claim(waits.id, site.run_id)
+    await worker.once()
+    assert (status(site, waits), hub.errors) == (Status.PENDING, [GONE])
+
+    site.store.release(waits.id, site.run_id)
+    await worker.once()
+    row = site.store.get(waits.id)
+    assert (row.status, row.reason_code) == (Status.CANCELLED, "owner_gone")
+    phases = [entry.phase for entry in site.store.history(row.id)]
+    assert phases[:2] == [Phase.CANCEL, Phase.RECONCILE]
+
+
+async def test_no_account_gets_what_waited_for_an_earlier_one_of_its_name(hub: Hub) -> None:
+    site = site_of(hub)
+    (waits,) = await submit(site, "train-1")
+    hub.owner.orm_user.created = (utcnow() + timedelta(seconds=1)).replace(tzinfo=None)
+    await worker_of(hub).once()
+    row = await until(site, waits, Status.CANCELLED)
+    assert row.reason_code == "owner_gone"
+
+
+async def test_the_hub_is_asked_for_a_few_owners_at_a_time_and_for_all_in_turn(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "OWNERS_A_LOOK", 2)
+    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    asked: list[str] = []
+
+    async def user(name: str) -> None:
+        asked.append(name)
+
+    monkeypatch.setattr(hub, "user", user)
+    (first,) = await submit(site, "train-1")
+    names = [f"user-{number}" for number in range(5)]
+    for name in names:
+        site.store.submit(
+            first.request, owner=name, owner_groups=[], server_name="s", name="s", driver=None,
+            max_pending=None, now=utcnow(),
+        )  # fmt: skip
+    for _ in range(3):
+        await worker.once()
+    assert sorted(asked) == ["alice", *names]
+    await worker.once()
+    assert asked[6:] == asked[:2]
