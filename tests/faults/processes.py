@@ -14,6 +14,7 @@ from traitlets.config import Config
 from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.model.errors import LaunchError
 from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.service.auth import Caller
 from jupyterhub_backendai.service.ending import end
 from jupyterhub_backendai.service.hub import HubRefused, HubUnavailable
 from jupyterhub_backendai.service.launching import launch
@@ -258,7 +259,8 @@ class StubService:
 
     async def launch(self, owner: str, options: dict[str, Any]) -> list[Session]:
         context = await self.site.context(owner, frozenset(), False, options)
-        return await launch(self.site, options, context)
+        caller = Caller(owner, True, False, frozenset(), frozenset())
+        return await launch(self.site, caller, options, context)
 
     async def end(self, session_id: str, force: bool) -> Session:
         session = await self.site.db(self.site.store.get, session_id)

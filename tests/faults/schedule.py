@@ -121,8 +121,9 @@ class Schedule:
         broken = [person.exception() for person in people]
         while world.faults:  # noqa: ASYNC110 - everybody was quick: the rest of the kills
             await asyncio.sleep(1)
-        wrong = [f"somebody met {error!r}" for error in broken if error]
-        wrong += await self._settled()
+        if wrong := [f"somebody met {error!r}" for error in broken if error]:
+            return wrong
+        wrong = await self._settled()
         for wish in self.wishes:
             if not self.store.get(wish.id).status.is_final:
                 await self._end(wish, "call")
