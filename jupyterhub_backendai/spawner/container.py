@@ -111,18 +111,19 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         )
         with self._step(steps, Step.CREATE_CONTAINER):
             obj = await self._create_object_once(session)
-            self.object_id = obj[self.object_id_key]
+            # Kept here too: a start that is given up forgets its own while this goes on.
+            self.object_id = container = obj[self.object_id_key]
         with self._step(steps, Step.COPY_FILES):
-            await self.docker("put_archive", self.object_id, "/", files)
+            await self.docker("put_archive", container, "/", files)
             if settings.batch is not None:
                 job = batch_files(settings.batch, self.site.settings)
-                await self.docker("put_archive", self.object_id, "/", job)
+                await self.docker("put_archive", container, "/", job)
         with self._step(steps, Step.START_CONTAINER):
             await self.start_object()
         await self.site.db(
             self.site.store.set_kernel,
             session.id,
-            container_id=self.object_id,
+            container_id=container,
             container_name=self.object_name,
             agent=self.host.name,
             image=self.image,

@@ -222,3 +222,14 @@ async def test_what_cannot_be_kept_holds_up_no_end(
     await site.end(running.id, "user_requested", "You ended it.")
     assert site.store.get(running.id).status is Status.TERMINATED
     assert agent.asked[-1] == "remove_session"
+
+
+async def test_of_a_container_without_an_id_nothing_is_asked(
+    site: Site, agent: Agent, running: Session
+) -> None:
+    """As a start noted it that was given up while it made its container."""
+    site.store.set_kernel(running.id, container_id="", agent="here")
+    assert await attend(site, running) is None
+    await site.end(running.id, "user_requested", "You ended it.")
+    assert agent.asked == ["stop_session", "remove_session"]
+    assert site.store.get(running.id).status is Status.TERMINATED
