@@ -157,7 +157,7 @@ def test_a_hundred_launches_in_a_second(hub: Hub) -> None:
         waits = [row for row in rows if row["status"] == "PENDING" and row["reason"]]
         return len(waits) == 96
 
-    wait_for("all to run or to know why not", told, 5)
+    wait_for("all to run or to know why not", told)
     with ThreadPoolExecutor(20) as pool:
         ends = list(pool.map(lambda s: call(hub, "DELETE", f"api/sessions/{s}", token), sessions))
     assert {reply.status_code for reply in ends} <= {200, 202}
