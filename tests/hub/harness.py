@@ -116,7 +116,11 @@ class Hub:
 
     def write_config(self) -> Path:
         settings: dict[str, dict[str, Any]] = {
-            "BackendAI": {"environments": ENVIRONMENTS, "check_hub_access": False},
+            "BackendAI": {
+                "environments": ENVIRONMENTS,
+                "check_hub_access": False,
+                "queue_patience": 120,  # a start lets go of its session only where that is tested
+            },
         }
         own = {"service_url": f"http://127.0.0.1:{self.service_port}"}
         settings["BackendAI"].update(own if self.service else {"service": False})

@@ -16,7 +16,6 @@ SETTINGS = {
         "agents": [{"name": "node-1", "capacity": {"cpu": 2, "mem": "8g"}}],
         "presets": [{"name": "half", "cpu": 0.5, "mem": "256m"}],
         "default_policy": {"max_sessions": 2},
-        "queue_patience": 300,  # so that each page holds its session until it starts
     }
 }
 
