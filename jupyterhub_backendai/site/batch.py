@@ -27,7 +27,7 @@ async def attend(site: Site, session: Session) -> Outcome | None:
     Safe to call by anybody at any time. Raises `ContainerGone`, `AgentUnreachable`, `EngineError`.
     """
     main = await _main(site, session)
-    if main is None or not main.container_id or session.agent is None:
+    if main is None or main.container_id is None or session.agent is None:
         return None
     engine, container = site.engine, main.container_id
     if session.batch_started_at is None:
@@ -51,7 +51,7 @@ async def keep(site: Site, session: Session, steps: Steps) -> Outcome | None:
     outcome = None
     for kernel in await site.db(site.store.kernels, session.id):
         agent = kernel.agent or session.agent
-        if not kernel.container_id or agent is None or agent not in site.engine.hosts:
+        if kernel.container_id is None or agent is None or agent not in site.engine.hosts:
             continue
         try:
             if kernel.name == MAIN_KERNEL and session.request.batch is not None:
@@ -99,7 +99,7 @@ def noted(session: Session) -> Outcome | None:
 
 async def _left(site: Site, session: Session) -> Outcome | None:
     main = await _main(site, session)
-    if main is None or not main.container_id or session.agent not in site.engine.hosts:
+    if main is None or main.container_id is None or session.agent not in site.engine.hosts:
         return None
     try:
         return await site.engine.outcome(str(session.agent), main.container_id)

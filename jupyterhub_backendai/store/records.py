@@ -221,7 +221,7 @@ def kernel_of(row: Row[Any]) -> Kernel:
         role=row.role,
         status=Status(row.status) if row.status else None,
         agent=row.agent,
-        container_id=row.container_id,
+        container_id=row.container_id or None,  # "" of a start that was given up
         container_name=row.container_name,
         image=row.image,
         started_at=row.started_at,
