@@ -6,10 +6,11 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, exists, insert, select
+from sqlalchemy import exists, insert, select
 
 from . import feed, schema
 from .database import Database
+from .statements import Connection
 from .tables import META
 
 
@@ -36,7 +37,7 @@ class StoreBase:
     def hub_id(self) -> str:
         """Eight hex digits, made at random with the database, that mark what this Hub owns."""
         if self._hub_id is None:
-            with self._db.read() as db:
+            with self._db.query() as db:
                 query = select(META.c.value).where(META.c.key == "hub_id")
                 self._hub_id = str(db.scalars(query).one())
         return self._hub_id

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Connection, Text, bindparam, cast, exists, func, select, update
+from sqlalchemy import BigInteger, Integer, Text, bindparam, cast, exists, func, select, update
 
 from ..model.status import FINAL, Status
 from .records import Session, session_of
+from .statements import Connection, fixed
 from .tables import META, SESSIONS, UNNUMBERED
 
 
@@ -30,10 +31,9 @@ _ALL = SESSIONS.c
 _COUNTER = META.c.key == "seq"
 _COUNTED = cast(META.c.value, BigInteger)
 _CHANGED = _ALL.seq == UNNUMBERED
-_ANY_CHANGED = select(exists().where(_CHANGED))
-_COUNT_ON = (
+_COUNT_ON = fixed(
     update(META)
-    .where(_COUNTER)
+    .where(_COUNTER, exists().where(_CHANGED))
     .values(
         value=cast(
             _COUNTED + select(func.count()).select_from(SESSIONS).where(_CHANGED).scalar_subquery(),
@@ -44,26 +44,27 @@ _COUNT_ON = (
 # The last of those that changed gets the number that the counter has now.
 _NEWEST_FIRST = func.row_number().over(order_by=(_ALL.submitted_at.desc(), _ALL.id.desc()))
 _UNNUMBERED = select(_ALL.id, _NEWEST_FIRST.label("number")).where(_CHANGED).subquery()
-_NUMBER = (
+_NUMBER = fixed(
     update(SESSIONS)
     .where(_ALL.id == _UNNUMBERED.c.id)
     .values(seq=select(_COUNTED).where(_COUNTER).scalar_subquery() + 1 - _UNNUMBERED.c.number)
 )
-_LATEST = select(META.c.value).where(_COUNTER)
-_MAY_START = select(
-    exists().where(
-        _ALL.seq > bindparam("after"),
-        ((_ALL.status == Status.SCHEDULED.value) & _ALL.driver.is_(None))
-        | ((_ALL.status == Status.PENDING.value) & _ALL.position.is_(None))
-        | _ALL.status.in_([status.value for status in FINAL]),
-    )
+_SOME = select(SESSIONS).where(_ALL.seq > bindparam("after")).order_by(_ALL.seq)
+_SOME = _SOME.limit(bindparam("most", type_=Integer))
+_CHANGES, _CHANGES_OF = fixed(_SOME), fixed(_SOME.where(_ALL.owner == bindparam("whose")))
+_LATEST = fixed(select(META.c.value).where(_COUNTER))
+_MAY_START = exists().where(
+    _ALL.seq > bindparam("after"),
+    ((_ALL.status == Status.SCHEDULED.value) & _ALL.driver.is_(None))
+    | ((_ALL.status == Status.PENDING.value) & _ALL.position.is_(None))
+    | _ALL.status.in_([status.value for status in FINAL]),
 )
+_NEWS = fixed(select(META.c.value.label("latest"), _MAY_START.label("news")).where(_COUNTER))
 
 
 def number(db: Connection) -> None:
     """Gives the next numbers to what this transaction has changed. Call it last."""
-    if db.scalar(_ANY_CHANGED):
-        db.execute(_COUNT_ON)
+    if db.execute(_COUNT_ON).rowcount:
         db.execute(_NUMBER)
 
 
@@ -75,14 +76,12 @@ def latest(db: Connection) -> int:
 def queue_news(db: Connection, after: int) -> tuple[int, bool]:
     """The number of the latest change, and whether one after that number may let a session start:
     something was freed, came in or was put back, or has its place and nobody who starts it."""
-    now = latest(db)
-    return now, now > after and bool(db.scalar(_MAY_START, {"after": after}))
+    row = db.execute(_NEWS, {"after": after}).one()
+    return int(row.latest), bool(row.news)
 
 
 def changes(db: Connection, after: int, owner: str | None, limit: int) -> Sequence[Change]:
     """What changed after that number, in order, each session once."""
-    query = select(SESSIONS).where(_ALL.seq > after)
-    if owner is not None:
-        query = query.where(_ALL.owner == owner)
-    rows = db.execute(query.order_by(_ALL.seq).limit(limit))
+    query, whose = (_CHANGES, {}) if owner is None else (_CHANGES_OF, {"whose": owner})
+    rows = db.execute(query, {"after": after, "most": limit, **whose})
     return [Change(row.seq, session_of(row)) for row in rows]

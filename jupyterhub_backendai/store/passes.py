@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import and_, bindparam, func, insert, select, text, update
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
@@ -36,6 +36,7 @@ from ..scheduling.snapshot import (
 from . import agents, checks, history, sessions
 from .history import Outcome
 from .records import Session, SessionResult, SubStep
+from .statements import Connection, fixed
 from .tables import ALLOCATIONS, DEPENDENCIES, HISTORY, LIVE, SESSIONS
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
@@ -50,7 +51,7 @@ _NEWEST = (
     .correlate(SESSIONS)
     .scalar_subquery()
 )
-_WAITING = (
+_WAITING = fixed(
     select(
         _ALL.id, _ALL.owner, _ALL.project, _ALL.resource_group, _ALL.cpu, _ALL.mem, _ALL.fgpu,
         _ALL.priority, _ALL.submitted_at, _ALL.status_changed_at, _ALL.agent_wanted,
@@ -67,7 +68,7 @@ _OF_ITS_END = (
     HISTORY.c.session_id == ALLOCATIONS.c.session_id,
     HISTORY.c.created_at == ALLOCATIONS.c.freed_at,
 )
-_AVOIDED = (
+_AVOIDED = fixed(
     select(ALLOCATIONS.c.session_id, ALLOCATIONS.c.agent)
     .join(SESSIONS, _ALL.id == ALLOCATIONS.c.session_id)
     .join(HISTORY, and_(*_OF_ITS_END))
@@ -75,7 +76,7 @@ _AVOIDED = (
     .where(HISTORY.c.error_code.in_(AGENT_FAILED))
 )
 _WHO_WAITS, _OTHER = SESSIONS.alias(), SESSIONS.alias()
-_AWAITED = (
+_AWAITED = fixed(
     select(
         DEPENDENCIES.c.session_id, _OTHER.c.id, _OTHER.c.name, _OTHER.c.status, _OTHER.c.result,
         _OTHER.c.ended_at,
@@ -89,13 +90,13 @@ _NEWEST_FIRST = func.row_number().over(
     partition_by=_ALL.owner, order_by=(_ALL.submitted_at.desc(), _ALL.id.desc())
 )
 _NUMBERED = select(_ALL.id, _NEWEST_FIRST.label("number")).where(text(LIVE)).subquery()
-_GROUPS = (
+_GROUPS = fixed(
     select(_ALL.owner, _ALL.owner_groups)
     .join(_NUMBERED, _NUMBERED.c.id == _ALL.id)
     .where(_NUMBERED.c.number == 1)
 )
-_HOLD = insert(ALLOCATIONS)
-_TELL = (
+_HOLD = fixed(insert(ALLOCATIONS))
+_TELL = fixed(
     update(SESSIONS)
     .where(_ALL.id == bindparam("of"), _ALL.status == Status.PENDING.value)
     .values(reason_code=bindparam("code"), reason=bindparam("why"), position=bindparam("place"))

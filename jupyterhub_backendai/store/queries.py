@@ -5,40 +5,43 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, bindparam, func, select, text
+from sqlalchemy import ColumnElement, Select, bindparam, func, select, text
 
 from ..model.request import KnownSession
 from ..model.status import Status
 from .errors import NotFound
 from .records import Kernel, Session, SessionResult, kernel_of, session_of
+from .statements import Connection, fixed
 from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS
 
 Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at"]
 
 _ALL = SESSIONS.c
-_OF_ID = select(SESSIONS).where(_ALL.id == bindparam("of"))
-_OF_IDS = select(SESSIONS).where(_ALL.id.in_(bindparam("some", expanding=True)))
-_OF_SERVER = (
+_OF_ID = fixed(select(SESSIONS).where(_ALL.id == bindparam("of")))
+_OF_IDS = fixed(select(SESSIONS).where(_ALL.id.in_(bindparam("some", expanding=True))), "some")
+_OF_SERVER = fixed(
     select(SESSIONS)
     .where(_ALL.owner == bindparam("whose"), _ALL.server_name == bindparam("server"))
     .order_by(_ALL.submitted_at.desc(), _ALL.id.desc())
     .limit(1)
 )
-_LIVE_OF_SERVER = _OF_SERVER.where(text(LIVE))
-_LIVE_NAMES = select(_ALL.name).where(text(LIVE), _ALL.owner == bindparam("whose"))
-_LIVE = select(SESSIONS).where(text(LIVE)).order_by(_ALL.submitted_at, _ALL.id)
-_FOUND = (
+_LIVE_OF_SERVER = fixed(_OF_SERVER.where(text(LIVE)))
+_LIVE_NAMES = fixed(select(_ALL.name).where(text(LIVE), _ALL.owner == bindparam("whose")))
+_FOUND = fixed(
     select(_ALL.id, _ALL.name, _ALL.type, _ALL.status, _ALL.result)
     .where(
         _ALL.owner == bindparam("whose"),
         _ALL.id.in_(bindparam("ids", expanding=True))
         | _ALL.name.in_(bindparam("names", expanding=True)),
     )
-    .order_by(_ALL.submitted_at, _ALL.id)
+    .order_by(_ALL.submitted_at, _ALL.id),
+    "ids",
+    "names",
 )
-_KERNELS = (
+_KERNELS = fixed(
     select(KERNELS)
     .where(KERNELS.c.session_id == bindparam("of"))
     .order_by(KERNELS.c.role != "main", KERNELS.c.name)
@@ -160,14 +163,23 @@ def live(
     type: str | None,
 ) -> list[Session]:
     """Sessions that are not over, oldest first."""
-    query = _LIVE
-    if type is not None:
-        query = query.where(_ALL.type == type)
+    some = None if statuses is None else frozenset(statuses)
+    query = _live(some, by_driver=driver_not is not None, by_type=type is not None)
+    given = {"not_by": driver_not, "of_type": type}
+    values = {name: value for name, value in given.items() if value is not None}
+    return [session_of(row) for row in db.execute(query, values)]
+
+
+@cache
+def _live(statuses: frozenset[Status] | None, *, by_driver: bool, by_type: bool) -> Select[Any]:
+    query = select(SESSIONS).where(text(LIVE)).order_by(_ALL.submitted_at, _ALL.id)
+    if by_type:
+        query = query.where(_ALL.type == bindparam("of_type"))
     if statuses is not None:
-        query = query.where(_ALL.status.in_([status.value for status in statuses]))
-    if driver_not is not None:
-        query = query.where(_ALL.driver.is_distinct_from(driver_not))
-    return [session_of(row) for row in db.execute(query)]
+        query = query.where(_ALL.status.in_(sorted(status.value for status in statuses)))
+    if by_driver:
+        query = query.where(_ALL.driver.is_distinct_from(bindparam("not_by")))
+    return fixed(query)
 
 
 def page(

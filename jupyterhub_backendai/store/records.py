@@ -197,7 +197,7 @@ def session_of(row: Row[Any]) -> Session:
         resource_group=row.resource_group,
         agent=row.agent,
         priority=row.priority,
-        request=SessionRequest.model_validate(row.spec),
+        request=row.spec,
         result=SessionResult(row.result),
         exit_code=row.exit_code,
         driver=row.driver,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import bindparam, func, select
 
 from ..model.status import (
     MAX_TRIES,
@@ -19,6 +19,7 @@ from ..model.status import (
 from . import sessions
 from .history import Outcome
 from .records import Session, SubStep
+from .statements import Connection, fixed
 from .tables import HISTORY
 
 
@@ -35,9 +36,9 @@ def retry_or_give_up(
     version: int | None,
 ) -> Session:
     """Back in line where another try may help, else to its end; see `Store.retry_or_give_up`."""
-    old = sessions.locked(db, session_id, version).status
-    if old not in ON_THE_WAY:
-        raise IllegalTransition(old, Status.PENDING)
+    session = sessions.locked(db, session_id, version)
+    if session.status not in ON_THE_WAY:
+        raise IllegalTransition(session.status, Status.PENDING)
     tries = _tries(db, session_id, phase) + 1
     again = error_code in RETRYABLE and tries < MAX_TRIES
     if error_code in RETRYABLE and not again:
@@ -50,14 +51,16 @@ def retry_or_give_up(
         message=message or reason,
         sub_steps=sub_steps,
     )
-    return sessions.move(db, session_id, outcome, now=now, reason_code=error_code, reason=reason)
+    return sessions.move_held(db, session, outcome, now=now, reason_code=error_code, reason=reason)
 
 
-_TRIES = select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
-    HISTORY.c.session_id == bindparam("of"),
-    HISTORY.c.phase == bindparam("in_phase"),
-    HISTORY.c.result == Result.NEED_RETRY.value,
-    HISTORY.c.to_status == Status.PENDING.value,
+_TRIES = fixed(
+    select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
+        HISTORY.c.session_id == bindparam("of"),
+        HISTORY.c.phase == bindparam("in_phase"),
+        HISTORY.c.result == Result.NEED_RETRY.value,
+        HISTORY.c.to_status == Status.PENDING.value,
+    )
 )
 
 

@@ -25,7 +25,7 @@ class ServiceCalls(StoreBase):
 
     def seq(self) -> int:
         """The number of the latest change of any session; 0 before the first."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return feed.latest(db)
 
     def changes(
@@ -33,20 +33,20 @@ class ServiceCalls(StoreBase):
     ) -> Sequence[Change]:
         """Sessions that changed after that number, of one owner or of all, each as it is now and
         once, by the number of its latest change. Go on with the number of the last one."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return feed.changes(db, after_seq, owner, limit)
 
     def queue_news(self, after_seq: int) -> tuple[int, bool]:
         """The number of the latest change, and whether one after `after_seq` may let a session
         start: a pass and a look at what is placed are due then."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return feed.queue_news(db, after_seq)
 
     # -- recent launches
 
     def launches(self, owner: str) -> list[Launch]:
         """The owner's five newest launches that are not pinned and all that are, newest first."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return launches.of(db, owner)
 
     def change_launch(
@@ -67,17 +67,17 @@ class ServiceCalls(StoreBase):
     def find_sessions(self, owner: str, references: Collection[str]) -> Mapping[str, KnownSession]:
         """The owner's sessions of these ids or names (the newest of a name), by what was asked
         for; what is not there is left out."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.find(db, owner, references)
 
     def dependencies(self, session_id: str) -> list[Session]:
         """Sessions that this one waits or waited for, oldest first."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.dependencies(db, session_id)
 
     def dependents(self, session_id: str) -> list[Session]:
         """Sessions that wait or waited for this one, oldest first."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.dependents(db, session_id)
 
     def history_page(

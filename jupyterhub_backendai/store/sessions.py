@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
@@ -18,29 +18,35 @@ from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, che
 from . import history, launches
 from .errors import Changed, NotFound
 from .history import Outcome, storable
-from .records import KernelFacts, Session, SessionResult, SubStep, session_of
-from .tables import ALLOCATIONS, DEPENDENCIES, KERNELS, LIVE, SESSIONS, UNNUMBERED
+from .records import Session, SessionResult, SubStep, session_of
+from .statements import Connection, fixed
+from .tables import ALLOCATIONS, DEPENDENCIES, LIVE, SESSIONS, UNNUMBERED
 
 _ALL = SESSIONS.c
-_ADD, _CHANGE = insert(SESSIONS), update(SESSIONS).where(_ALL.id == bindparam("of"))
-_LOCK = select(SESSIONS).where(_ALL.id == bindparam("of")).with_for_update(key_share=True)
-_LOCK_WAITING = (
+_ADD = fixed(insert(SESSIONS))
+_CHANGE = fixed(update(SESSIONS).where(_ALL.id == bindparam("of")))
+_LOCK = fixed(select(SESSIONS).where(_ALL.id == bindparam("of")).with_for_update(key_share=True))
+_LOCK_WAITING = fixed(
     select(SESSIONS)
     .where(_ALL.id.in_(bindparam("some", expanding=True)), _ALL.status == Status.PENDING.value)
-    .with_for_update(key_share=True)
+    .with_for_update(key_share=True),
+    "some",
 )
 _THEIRS = (text(LIVE), _ALL.owner == bindparam("whose"))
-_NAMES = select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True)))
-_SERVER_EXISTS = select(
-    exists().where(*_THEIRS, _ALL.server_name.in_(bindparam("servers", expanding=True)))
+_NAMES = fixed(
+    select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True))), "names"
 )
-_PENDING = (
+_SERVER_EXISTS = fixed(
+    select(exists().where(*_THEIRS, _ALL.server_name.in_(bindparam("servers", expanding=True)))),
+    "servers",
+)
+_PENDING = fixed(
     select(func.count()).select_from(SESSIONS).where(*_THEIRS, _ALL.status == Status.PENDING.value)
 )
-_LEFT_WAITING = _PENDING.where(_ALL.reason_code != "")
-_EXISTS = select(exists().where(_ALL.id == bindparam("of")))
-_ADD_DEPENDENCIES = insert(DEPENDENCIES)
-_FREE = (
+_LEFT_WAITING = fixed(_PENDING.where(_ALL.reason_code != ""))
+_EXISTS = fixed(select(exists().where(_ALL.id == bindparam("of"))))
+_ADD_DEPENDENCIES = fixed(insert(DEPENDENCIES))
+_FREE = fixed(
     update(ALLOCATIONS)
     .where(ALLOCATIONS.c.session_id == bindparam("of"), ALLOCATIONS.c.freed_at.is_(None))
     .values(freed_at=bindparam("at"))
@@ -128,7 +134,7 @@ def submit(
 
 def _add(db: Connection, submission: Submission, now: datetime) -> Session:
     session, request = submission.session(now), submission.request
-    values = {field.name: _stored(getattr(session, field.name)) for field in fields(session)}
+    values = {field.name: stored(getattr(session, field.name)) for field in fields(session)}
     del values["request"]
     db.execute(_ADD, {
         **values, "owner_groups": list(session.owner_groups), "agent_wanted": request.agent,
@@ -146,7 +152,7 @@ def _add(db: Connection, submission: Submission, now: datetime) -> Session:
 
 def _change(db: Connection, session: Session, **new: Any) -> Session:
     """Writes what is new of a session, by its names in the record, which the columns have too."""
-    db.execute(_CHANGE, {"of": session.id} | {name: _stored(new[name]) for name in new})
+    db.execute(_CHANGE, {"of": session.id} | {name: stored(new[name]) for name in new})
     return replace(session, **new)
 
 
@@ -160,7 +166,8 @@ def _without_secrets(db: Connection, session: Session) -> Session:
     return replace(session, request=request)
 
 
-def _stored(value: Any) -> Any:
+def stored(value: Any) -> Any:
+    """A fact as its column has it."""
     return value.value if isinstance(value, Enum) else value
 
 
@@ -246,8 +253,26 @@ def move(
 
     Raises `NotFound`, `Changed`; `IllegalTransition` too where the status is not what was expected.
     """
+    return move_held(
+        db, locked(db, session_id, version), outcome, now=now, reason_code=reason_code,
+        reason=reason, expect=expect, exit_code=exit_code, result_of_work=result_of_work,
+    )  # fmt: skip
+
+
+def move_held(
+    db: Connection,
+    session: Session,
+    outcome: Outcome,
+    *,
+    now: datetime,
+    reason_code: str = "",
+    reason: str = "",
+    expect: Status | None = None,
+    exit_code: int | None = None,
+    result_of_work: SessionResult | None = None,
+) -> Session:
+    """`move` of a session that is `locked` already."""
     assert outcome.to_status is not None
-    session = locked(db, session_id, version)
     old, new = session.status, outcome.to_status
     if expect is not None and old is not expect:
         raise IllegalTransition(old, new)
@@ -270,8 +295,8 @@ def move(
     if new.is_final:
         session = _without_secrets(db, session)
     if not new.holds_resources:
-        db.execute(_FREE, {"of": session_id, "at": now})
-    history.record(db, session_id, replace(outcome, from_status=old), now)
+        db.execute(_FREE, {"of": session.id, "at": now})
+    history.record(db, session.id, replace(outcome, from_status=old), now)
     return session
 
 
@@ -279,11 +304,12 @@ def advance(
     db: Connection, session_id: str, to: Status, now: datetime, sub_steps: Sequence[SubStep] = ()
 ) -> Session:
     """A move with which the phase of the status before ends in success."""
-    phase = PHASES.get(locked(db, session_id).status, Phase.START)
+    session = locked(db, session_id)
+    phase = PHASES.get(session.status, Phase.START)
     outcome = Outcome(
         phase, Result.SUCCESS, to_status=to, message=f"{phase.value} success", sub_steps=sub_steps
     )
-    return move(db, session_id, outcome, now=now)
+    return move_held(db, session, outcome, now=now)
 
 
 def rename(db: Connection, session_id: str, name: str, version: int | None) -> Session:
@@ -366,20 +392,6 @@ def release(db: Connection, session_id: str, driver: str) -> None:
     session = locked(db, session_id)
     if session.driver == driver:
         _change(db, session, driver=None)
-
-
-def set_kernel(db: Connection, session_id: str, name: str, facts: KernelFacts) -> None:
-    """Notes facts of a container, and that there is one. Raises `NotFound`."""
-    unknown = set(facts) - KernelFacts.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"a kernel has no {', '.join(sorted(unknown))}")
-    touch(db, session_id)
-    values = {key: _stored(value) for key, value in facts.items()}
-    mine = (KERNELS.c.session_id == session_id, KERNELS.c.name == name)
-    if not db.scalar(select(exists().where(*mine))):
-        db.execute(insert(KERNELS).values(session_id=session_id, name=name, **values))
-    elif values:
-        db.execute(update(KERNELS).where(*mine).values(values))
 
 
 def forget(db: Connection, before: datetime, most: int) -> int:

@@ -15,7 +15,7 @@ from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Snapshot
-from . import agents, history, passes, queries, retries, sessions
+from . import agents, history, kernels, passes, queries, retries, sessions
 from .history import Outcome
 from .queries import Filter, Order
 from .records import (
@@ -247,7 +247,7 @@ class Store(ServiceCalls):
     ) -> None:
         """Notes facts of a container; others of its facts stay. Raises `NotFound`."""
         with self._write() as db:
-            sessions.set_kernel(db, session_id, kernel, facts)
+            kernels.note(db, session_id, kernel, facts)
 
     def forget(self, before: datetime, most: int) -> int:
         """Removes sessions that were over before that time, with their kernels, allocations and
@@ -259,27 +259,27 @@ class Store(ServiceCalls):
 
     def get(self, session_id: str) -> Session:
         """The session of this id. Raises `NotFound`."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.get(db, session_id)
 
     def get_many(self, session_ids: Collection[str]) -> dict[str, Session]:
         """The sessions of these ids, by id; an id without a session is left out."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.get_many(db, session_ids)
 
     def live_of(self, owner: str, server_name: str) -> Session | None:
         """The session that a server of the Hub has now."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.of_server(db, owner, server_name, live=True)
 
     def latest_of(self, owner: str, server_name: str) -> Session | None:
         """The session that a server of the Hub has or had last."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.of_server(db, owner, server_name, live=False)
 
     def live_names(self, owner: str) -> frozenset[str]:
         """Names that a new session of the owner cannot have."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.live_names(db, owner)
 
     def live(
@@ -290,7 +290,7 @@ class Store(ServiceCalls):
     ) -> list[Session]:
         """Sessions that are not over, oldest first. `driver_not`: only those that this driver does
         not work on (nobody's included)."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.live(db, statuses, driver_not, type)
 
     def list_sessions(
@@ -308,12 +308,12 @@ class Store(ServiceCalls):
 
     def kernels(self, session_id: str) -> list[Kernel]:
         """The containers of a session, the main one first."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return queries.kernels(db, session_id)
 
     def history(self, session_id: str) -> list[HistoryEntry]:
         """What was tried for a session, newest first."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return history.entries(db, session_id)
 
     # -- agents and the queue
@@ -328,7 +328,7 @@ class Store(ServiceCalls):
 
     def agents(self) -> list[AgentState]:
         """All agents that are known, by name."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return agents.agents(db)
 
     def snapshot(self, policies: Policies, catalog: Catalog, now: datetime) -> Snapshot:

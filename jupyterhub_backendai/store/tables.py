@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timezone
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
@@ -22,6 +24,8 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from ..model.request import SessionRequest
 
 # The indexes' conditions. SQLite uses a partial index only for a query that repeats its condition
 # word for word, so queries use these constants too.
@@ -57,11 +61,40 @@ class UtcTime(TypeDecorator[datetime]):
         return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            return value.replace(tzinfo=timezone.utc)
-        return value.astimezone(timezone.utc)
+        return None if value is None else value.astimezone(timezone.utc)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        """What makes a time of what the driver gives: in one step where that is the text."""
+        if dialect.name == "sqlite":
+            return lambda text: None if text is None else datetime.fromisoformat(f"{text}+00:00")
+        return super().result_processor(dialect, coltype)
+
+
+class Request(TypeDecorator[SessionRequest]):
+    """A session's request: goes in as its JSON, comes out as what it is.
+
+    A row that is read time and again has the same text each time. What SQLite gives is that text,
+    and it is read once; requests do not change, so that all may have the same one.
+    """
+
+    impl = JSON
+    cache_ok = True
+
+    def coerce_compared_value(self, op: Any, value: Any) -> Any:
+        """Parts of it are compared as those of any JSON."""
+        return self.impl_instance.coerce_compared_value(op, value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        """What makes a request of what the driver gives."""
+        if dialect.name == "sqlite":
+            return _request_of
+        read = self.impl_instance.result_processor(dialect, coltype)
+        return lambda found: SessionRequest.model_validate(read(found) if read else found)
+
+
+@lru_cache(2000)
+def _request_of(text: str) -> SessionRequest:
+    return SessionRequest.model_validate(json.loads(text))
 
 
 class Base(DeclarativeBase):
@@ -95,7 +128,7 @@ class SessionRow(Base):
     agent_wanted: Mapped[str | None] = mapped_column(String(255))
     agent: Mapped[str | None] = mapped_column(String(255))
     priority: Mapped[int] = mapped_column(Integer)
-    spec: Mapped[dict[str, Any]] = mapped_column(JSON)
+    spec: Mapped[SessionRequest] = mapped_column(Request)
     cpu: Mapped[int] = mapped_column(BigInteger)
     mem: Mapped[int] = mapped_column(BigInteger)
     shm: Mapped[int] = mapped_column(BigInteger)
