@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -24,7 +25,8 @@ def wrong(trait: str, value: object, problem: str, remedy: str) -> Configuration
 def read_as(trait: str, value: Any, shape: type[T]) -> T:
     """`value` as `shape`. Raises `ConfigurationError` with the very place that is wrong."""
     try:
-        return TypeAdapter(shape).validate_python(value)
+        adapter: TypeAdapter[T] = _adapter(cast(Any, shape))
+        return adapter.validate_python(value)
     except ValidationError as failure:
         first = failure.errors(include_url=False)[0]
         place = trait
@@ -40,6 +42,12 @@ def read_as(trait: str, value: Any, shape: type[T]) -> T:
         raise wrong(
             place, given, problem, f"See the example of {trait.split('[')[0]} in the docs."
         ) from None
+
+
+@cache
+def _adapter(shape: Any) -> TypeAdapter[Any]:
+    """Made once: this takes longer than what is done with it."""
+    return TypeAdapter(shape)
 
 
 def check_names(trait: str, names: Sequence[object]) -> None:
