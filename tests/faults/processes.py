@@ -9,6 +9,7 @@ from typing import Any
 
 from jupyterhub import orm
 from jupyterhub.user import User
+from sqlalchemy.orm import Session as OrmSession
 from traitlets.config import Config
 
 from jupyterhub_backendai.engine.base import AgentUnreachable
@@ -109,7 +110,7 @@ class StubHub:
         site = Site(self._configuration, {})
         self.site = site
         settings = {"spawner_class": StubSpawner, "backendai_site": site, "config": Config()}
-        self.users = {name: User(row, settings, db) for name, (row, db) in self._rows.items()}
+        self.users = {name: User(row, settings, OrmSession()) for name, row in self._rows.items()}
         self.process.run(site.ready())
         for server in list(self.world.rows):
             spawner = self._spawner(server)
@@ -131,8 +132,7 @@ class StubHub:
         if server not in self._spawners:
             user = self.users[owner]
             if name not in user.orm_spawners:
-                user.db.add(orm.Spawner(user=user.orm_user, name=name))
-                user.db.flush()
+                orm.Spawner(user=user.orm_user, name=name)
             self._spawners[server] = user._new_spawner(name)
         spawner = self._spawners[server]
         headers = {SESSION_HEADER: session_id} if session_id else {}

@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", "12"))
 ONLY = os.environ.get("FAULT_SEED")
-SIDE_BY_SIDE = 2
+SIDE_BY_SIDE = os.cpu_count() or 1
 
 
 def begin(seeds: list[int]) -> subprocess.Popen[str]:

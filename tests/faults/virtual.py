@@ -46,6 +46,30 @@ class Process:
             task.cancel()
 
 
+class Soon:
+    """What the loop is to call next; asyncio's own handle does more, for whoever debugs."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
+    ) -> None:
+        self._callback, self._args, self._context = callback, args, context
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def _run(self) -> None:
+        try:
+            self._context.run(self._callback, *self._args)
+        except Exception:  # of a task that was killed, as in the loop's exception handler
+            return
+
+
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop that skips the time in which nothing happens; what others do in threads it does at
     once, so that the same seed gives the same run.
@@ -56,7 +80,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, asyncio.TimerHandle | asyncio.Future[None]]] = []
         self._order = itertools.count()  # of timers of the same moment
         super().__init__()
         self.set_task_factory(_task)  # type: ignore[arg-type]
@@ -72,20 +96,32 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._timers, (when, next(self._order), timer))
         return timer
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> Soon:
+        soon = Soon(callback, args, context or contextvars.copy_context())
+        self._ready.append(soon)  # type: ignore[attr-defined]
+        return soon
+
     def _run_once(self) -> None:
-        ready: deque[asyncio.Handle] = self._ready  # type: ignore[attr-defined]
+        ready: deque[Soon | asyncio.TimerHandle] = self._ready  # type: ignore[attr-defined]
         timers = self._timers
-        while timers and (not ready or timers[0][0] <= self.now):
-            when, _, timer = heapq.heappop(timers)
-            if not timer.cancelled():
+        while not self._stopping:  # type: ignore[attr-defined]
+            while timers and (not ready or timers[0][0] <= self.now):
+                when, _, timer = heapq.heappop(timers)
+                if timer.cancelled():
+                    continue
                 self.now = max(self.now, when)
-                ready.append(timer)
-        if not ready:
-            raise AssertionError("everybody waits for ever")
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
+                if isinstance(timer, asyncio.TimerHandle):
+                    ready.append(timer)
+                else:
+                    timer.set_result(None)
+            if not ready:
+                raise AssertionError("everybody waits for ever")
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         done = self.create_future()
@@ -105,6 +141,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 return (BEGIN + timedelta(seconds=loop.now)).astimezone(zone)
 
         return Clock
+
+
+def pause(seconds: float) -> asyncio.Future[None]:
+    """`asyncio.sleep` without its detours."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    over: asyncio.Future[None] = loop.create_future()
+    heapq.heappush(loop._timers, (loop.now + seconds, next(loop._order), over))
+    return over
 
 
 def _task(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:

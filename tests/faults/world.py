@@ -24,7 +24,7 @@ from jupyterhub_backendai.engine.saved_logs import LogShelf
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.site.clock import utcnow
 
-from .virtual import Killed, Process, current
+from .virtual import Killed, Process, current, pause
 
 AGENTS = ("one", "two")
 ROOM = Slots(6000, 8 * GIB)
@@ -109,7 +109,7 @@ class World:
         while self.faults and self.steps >= self.faults[0]:
             self.faults.pop(0)
             self.fault()
-        await asyncio.sleep(self.random.random() * 0.02)
+        await pause(self.random.random() * 0.02)
         if process is not None and not process.alive:
             raise Killed
 
