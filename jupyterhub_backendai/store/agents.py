@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam, delete, exists, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, exists, insert, select, text, update
 
 from ..model.slots import Slots
 from ..scheduling.snapshot import Holding
 from .records import AgentReport, AgentState, agent_of
-from .statements import Connection, fixed
 from .tables import AGENTS, ALLOCATIONS, HELD, SESSIONS
 
-_HELD_THERE = fixed(select(exists().where(ALLOCATIONS.c.agent == bindparam("of"), text(HELD))))
-_ALL = fixed(select(AGENTS).order_by(AGENTS.c.name))
-_ADD = fixed(insert(AGENTS))
-_CHANGE = fixed(update(AGENTS).where(AGENTS.c.name == bindparam("of")))
-_HOLDINGS = fixed(
+_HELD_THERE = select(exists().where(ALLOCATIONS.c.agent == bindparam("of"), text(HELD)))
+_ALL = select(AGENTS).order_by(AGENTS.c.name)
+_ADD = insert(AGENTS)
+_CHANGE = update(AGENTS).where(AGENTS.c.name == bindparam("of"))
+_HOLDINGS = (
     select(
         ALLOCATIONS.c.session_id,
         SESSIONS.c.owner,

@@ -6,11 +6,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import exists, insert, select
+from sqlalchemy import Connection, exists, insert, select
 
 from . import feed, schema
 from .database import Database
-from .statements import Connection
 from .tables import META
 
 

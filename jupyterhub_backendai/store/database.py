@@ -16,14 +16,12 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import URL, Engine, PoolProxiedConnection, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from ..model.errors import ConfigurationError
 from .errors import Unavailable
-from .statements import AsSqlalchemys, Connection, Transaction
 
 TRAIT = "BackendAI.database_url"
 BUSY_TIMEOUT = 30  # seconds that a transaction waits for its turn
@@ -56,39 +54,34 @@ class Database:
         # Waiting here instead of inside SQLite is fair, wakes at once and holds no connection.
         self._turn = threading.Lock()
         engine = self._engine = _make_engine(self.url, self.shown)
-        self._idle: list[PoolProxiedConnection] = []  # connections to SQLite
+        self._reader: Engine
+        self._writer: Engine
+        self._single: Engine
         if self.is_sqlite:
             event.listen(engine, "connect", _prepare_sqlite)
+            self._reader = self._writer = self._single = engine
         else:
             self._reader = engine.execution_options(
                 isolation_level="REPEATABLE READ", postgresql_readonly=True
             )
+            self._writer = engine
             self._single = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     def close(self) -> None:
         """Closes all connections that are not in use. The database can be used again after it."""
-        while self._idle:
-            self._idle.pop().close()
         self._engine.dispose()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that sees one moment and changes nothing. Raises `Unavailable`."""
-        if self.is_sqlite:
-            with self._sqlite("BEGIN") as transaction:
-                yield transaction
-            return
         with _unavailable(), self._reader.begin() as connection:
+            self._begin(connection, "BEGIN")
             yield connection
 
     @contextmanager
     def query(self) -> Iterator[Connection]:
         """For a single statement that changes nothing: it needs no transaction to see one moment.
         Raises `Unavailable`."""
-        if self.is_sqlite:
-            with self._sqlite() as transaction:
-                yield transaction
-            return
         with _unavailable(), self._single.connect() as connection:
             yield connection
 
@@ -98,39 +91,18 @@ class Database:
 
         `alone`: at most one such transaction at a time, in all processes. Raises `Unavailable`.
         """
-        if self.is_sqlite:
-            with self._turns(), self._sqlite("BEGIN IMMEDIATE") as transaction:
-                yield transaction
-            return
-        turn = self._turns() if alone else nullcontext()
-        with turn, _unavailable(), self._engine.begin() as connection:
-            if alone:
+        turn = self._turns() if alone or self.is_sqlite else nullcontext()
+        with turn, _unavailable(), self._writer.begin() as connection:
+            self._begin(connection, "BEGIN IMMEDIATE")
+            if alone and not self.is_sqlite:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE})
             yield connection
 
-    @contextmanager
-    def _sqlite(self, begin: str = "") -> Iterator[Transaction]:
-        """A transaction that begins so, or none at all. Its connection is kept for the next: the
-        pool's ways of giving one out would take longer than most of what is done with it."""
-        with _unavailable():
-            try:
-                pooled = self._idle.pop()
-            except IndexError:
-                with AsSqlalchemys():
-                    pooled = self._engine.raw_connection()
-            raw: Any = pooled.dbapi_connection
-            try:
-                with AsSqlalchemys():
-                    if begin:
-                        raw.execute(begin)
-                yield Transaction(self._engine, pooled)
-                with AsSqlalchemys():
-                    raw.commit()
-            except BaseException:
-                raw.rollback()
-                raise
-            finally:
-                self._idle.append(pooled)
+    def _begin(self, connection: Connection, how: str) -> None:
+        """SQLite's own BEGIN, which its driver would leave out; not an event of the engine, for
+        which every statement would be slower."""
+        if self.is_sqlite:
+            connection.exec_driver_sql(how)
 
     def one_by_one(self, connection: Connection, key: str) -> None:
         """Until the end of this write, others that say the same key wait."""
@@ -141,20 +113,19 @@ class Database:
             )
 
     @contextmanager
-    def migration(self) -> Iterator[sqlalchemy.Connection]:
+    def migration(self) -> Iterator[Connection]:
         """The transaction of a schema change: alone, and without the foreign keys of SQLite, which
         would delete the rows that point to a table while it is rebuilt.
 
         It is the first contact with the database: creates a SQLite file where there is none.
         Raises `ConfigurationError` where the database cannot be reached or is none.
         """
-        with self._turns(), self._first_contact(), self._engine.connect() as connection:
+        with self._turns(), self._first_contact(), self._writer.connect() as connection:
             self._foreign_keys(connection, "OFF")
             try:
                 with connection.begin():
-                    if self.is_sqlite:  # whose driver would leave it out
-                        connection.exec_driver_sql("BEGIN IMMEDIATE")
-                    else:
+                    self._begin(connection, "BEGIN IMMEDIATE")
+                    if not self.is_sqlite:
                         connection.execute(
                             text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ALONE}
                         )
@@ -162,7 +133,7 @@ class Database:
             finally:
                 self._foreign_keys(connection, "ON")
 
-    def _foreign_keys(self, connection: sqlalchemy.Connection, state: str) -> None:
+    def _foreign_keys(self, connection: Connection, state: str) -> None:
         if self.is_sqlite and not connection.invalidated:
             # Past SQLAlchemy, because inside a transaction this pragma does nothing.
             raw: Any = connection.connection.dbapi_connection

@@ -11,11 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, Integer, Text, bindparam, cast, exists, func, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Integer,
+    Text,
+    bindparam,
+    cast,
+    exists,
+    func,
+    select,
+    update,
+)
 
 from ..model.status import FINAL, Status
 from .records import Session, session_of
-from .statements import Connection, fixed
 from .tables import META, SESSIONS, UNNUMBERED
 
 
@@ -31,7 +41,7 @@ _ALL = SESSIONS.c
 _COUNTER = META.c.key == "seq"
 _COUNTED = cast(META.c.value, BigInteger)
 _CHANGED = _ALL.seq == UNNUMBERED
-_COUNT_ON = fixed(
+_COUNT_ON = (
     update(META)
     .where(_COUNTER, exists().where(_CHANGED))
     .values(
@@ -44,22 +54,22 @@ _COUNT_ON = fixed(
 # The last of those that changed gets the number that the counter has now.
 _NEWEST_FIRST = func.row_number().over(order_by=(_ALL.submitted_at.desc(), _ALL.id.desc()))
 _UNNUMBERED = select(_ALL.id, _NEWEST_FIRST.label("number")).where(_CHANGED).subquery()
-_NUMBER = fixed(
+_NUMBER = (
     update(SESSIONS)
     .where(_ALL.id == _UNNUMBERED.c.id)
     .values(seq=select(_COUNTED).where(_COUNTER).scalar_subquery() + 1 - _UNNUMBERED.c.number)
 )
 _SOME = select(SESSIONS).where(_ALL.seq > bindparam("after")).order_by(_ALL.seq)
 _SOME = _SOME.limit(bindparam("most", type_=Integer))
-_CHANGES, _CHANGES_OF = fixed(_SOME), fixed(_SOME.where(_ALL.owner == bindparam("whose")))
-_LATEST = fixed(select(META.c.value).where(_COUNTER))
+_CHANGES, _CHANGES_OF = (_SOME), (_SOME.where(_ALL.owner == bindparam("whose")))
+_LATEST = select(META.c.value).where(_COUNTER)
 _MAY_START = exists().where(
     _ALL.seq > bindparam("after"),
     ((_ALL.status == Status.SCHEDULED.value) & _ALL.driver.is_(None))
     | ((_ALL.status == Status.PENDING.value) & _ALL.position.is_(None))
     | _ALL.status.in_([status.value for status in FINAL]),
 )
-_NEWS = fixed(select(META.c.value.label("latest"), _MAY_START.label("news")).where(_COUNTER))
+_NEWS = select(META.c.value.label("latest"), _MAY_START.label("news")).where(_COUNTER)
 
 
 def number(db: Connection) -> None:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, bindparam, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, func, insert, select, update
 
 from ..model.status import Phase, Result, Status
 from .records import HistoryEntry, SubStep, entry_of
-from .statements import Connection, fixed
 from .tables import HISTORY
 
 
@@ -58,17 +57,15 @@ class Outcome:
 
 
 _ALL = HISTORY.c
-_OF_SESSION = fixed(
-    select(HISTORY).where(_ALL.session_id == bindparam("of")).order_by(_ALL.id.desc())
-)
-_LATEST = fixed(
+_OF_SESSION = select(HISTORY).where(_ALL.session_id == bindparam("of")).order_by(_ALL.id.desc())
+_LATEST = (
     select(_ALL.id, _ALL.phase, _ALL.error_code, _ALL.to_status, _ALL.result)
     .where(_ALL.session_id == bindparam("of"))
     .order_by(_ALL.id.desc())
     .limit(1)
 )
-_ADD = fixed(insert(HISTORY))
-_ONCE_MORE = fixed(
+_ADD = insert(HISTORY)
+_ONCE_MORE = (
     update(HISTORY)
     .where(_ALL.id == bindparam("of"))
     .values(attempts=_ALL.attempts + 1, updated_at=bindparam("at"))

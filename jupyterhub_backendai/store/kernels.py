@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import bindparam, exists, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, insert, select, update
 
 from . import sessions
 from .records import KernelFacts
-from .statements import Connection, fixed
 from .tables import KERNELS
 
 _THIS_KERNEL = (KERNELS.c.session_id == bindparam("of"), KERNELS.c.name == bindparam("which"))
-_KERNEL_EXISTS = fixed(select(exists().where(*_THIS_KERNEL)))
-_ADD_KERNEL, _CHANGE_KERNEL = fixed(insert(KERNELS)), fixed(update(KERNELS).where(*_THIS_KERNEL))
+_KERNEL_EXISTS = select(exists().where(*_THIS_KERNEL))
+_ADD_KERNEL, _CHANGE_KERNEL = (insert(KERNELS)), (update(KERNELS).where(*_THIS_KERNEL))
 
 
 def note(db: Connection, session_id: str, name: str, facts: KernelFacts) -> None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.secrets import redacted
 from .errors import NotFound
-from .statements import Connection, fixed
 from .tables import LAUNCHES
 
 RECENT = 5  # launches of one user that are kept beside the pinned ones
@@ -40,14 +39,12 @@ _NEWEST = (
     .limit(RECENT)
     .scalar_subquery()
 )
-_ADD = fixed(insert(LAUNCHES))
-_REMOVE_OLD = fixed(
-    delete(LAUNCHES).where(_THEIRS, _ALL.pinned.is_(False), _ALL.id.not_in(_NEWEST))
-)
-_SHOWN = fixed(
+_ADD = insert(LAUNCHES)
+_REMOVE_OLD = delete(LAUNCHES).where(_THEIRS, _ALL.pinned.is_(False), _ALL.id.not_in(_NEWEST))
+_SHOWN = (
     select(LAUNCHES).where(_THEIRS, _ALL.pinned | _ALL.id.in_(_NEWEST)).order_by(_ALL.id.desc())
 )
-_PINNED = fixed(select(func.count()).select_from(LAUNCHES).where(_THEIRS, _ALL.pinned))
+_PINNED = select(func.count()).select_from(LAUNCHES).where(_THEIRS, _ALL.pinned)
 
 
 def add(db: Connection, owner: str, name: str, asked: Mapping[str, Any], now: datetime) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
-from sqlalchemy import select, text
+from sqlalchemy import Connection, select, text
 
 from ..model.catalog import Catalog
 from ..model.policy import Policies
@@ -17,7 +17,6 @@ from ..model.status import Status
 from ..scheduling.estimate import Forecast, Outlook, estimate, expected_length, forecast
 from ..scheduling.snapshot import Pending
 from . import passes
-from .statements import Connection
 from .tables import LIVE, SESSIONS
 
 LATELY = timedelta(days=30)

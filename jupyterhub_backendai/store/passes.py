@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import and_, bindparam, func, insert, select, text, update
+from sqlalchemy import Connection, and_, bindparam, func, insert, select, text, update
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
@@ -36,7 +36,6 @@ from ..scheduling.snapshot import (
 from . import agents, checks, history, sessions
 from .history import Outcome
 from .records import Session, SessionResult, SubStep
-from .statements import Connection, fixed
 from .tables import ALLOCATIONS, DEPENDENCIES, HISTORY, LIVE, SESSIONS
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
@@ -51,8 +50,7 @@ _NEWEST = (
     .correlate(SESSIONS)
     .scalar_subquery()
 )
-_WAITING = fixed(
-    select(
+_WAITING = (select(
         _ALL.id, _ALL.owner, _ALL.project, _ALL.resource_group, _ALL.cpu, _ALL.mem, _ALL.fgpu,
         _ALL.priority, _ALL.submitted_at, _ALL.status_changed_at, _ALL.agent_wanted,
         _ALL.not_before, _ALL.reason_code, _ALL.reason, _ALL.position,
@@ -61,14 +59,13 @@ _WAITING = fixed(
     )
     .select_from(SESSIONS)
     .outerjoin(HISTORY, HISTORY.c.id == _NEWEST)
-    .where(*_PENDING)
-)  # fmt: skip
+    .where(*_PENDING))  # fmt: skip
 # What is held is freed in the very moment of the row that says why.
 _OF_ITS_END = (
     HISTORY.c.session_id == ALLOCATIONS.c.session_id,
     HISTORY.c.created_at == ALLOCATIONS.c.freed_at,
 )
-_AVOIDED = fixed(
+_AVOIDED = (
     select(ALLOCATIONS.c.session_id, ALLOCATIONS.c.agent)
     .join(SESSIONS, _ALL.id == ALLOCATIONS.c.session_id)
     .join(HISTORY, and_(*_OF_ITS_END))
@@ -76,27 +73,25 @@ _AVOIDED = fixed(
     .where(HISTORY.c.error_code.in_(AGENT_FAILED))
 )
 _WHO_WAITS, _OTHER = SESSIONS.alias(), SESSIONS.alias()
-_AWAITED = fixed(
-    select(
+_AWAITED = (select(
         DEPENDENCIES.c.session_id, _OTHER.c.id, _OTHER.c.name, _OTHER.c.status, _OTHER.c.result,
         _OTHER.c.ended_at,
     )
     .join(_WHO_WAITS, _WHO_WAITS.c.id == DEPENDENCIES.c.session_id)
     .join(_OTHER, _OTHER.c.id == DEPENDENCIES.c.depends_on)
     .where(_WHO_WAITS.c.status == Status.PENDING.value)
-    .order_by(_OTHER.c.submitted_at, _OTHER.c.id)
-)  # fmt: skip
+    .order_by(_OTHER.c.submitted_at, _OTHER.c.id))  # fmt: skip
 _NEWEST_FIRST = func.row_number().over(
     partition_by=_ALL.owner, order_by=(_ALL.submitted_at.desc(), _ALL.id.desc())
 )
 _NUMBERED = select(_ALL.id, _NEWEST_FIRST.label("number")).where(text(LIVE)).subquery()
-_GROUPS = fixed(
+_GROUPS = (
     select(_ALL.owner, _ALL.owner_groups)
     .join(_NUMBERED, _NUMBERED.c.id == _ALL.id)
     .where(_NUMBERED.c.number == 1)
 )
-_HOLD = fixed(insert(ALLOCATIONS))
-_TELL = fixed(
+_HOLD = insert(ALLOCATIONS)
+_TELL = (
     update(SESSIONS)
     .where(_ALL.id == bindparam("of"), _ALL.status == Status.PENDING.value)
     .values(reason_code=bindparam("code"), reason=bindparam("why"), position=bindparam("place"))

@@ -8,40 +8,37 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, select, text
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, text
 
 from ..model.request import KnownSession
 from ..model.status import Status
 from .errors import NotFound
 from .records import Kernel, Session, SessionResult, kernel_of, session_of
-from .statements import Connection, fixed
 from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS
 
 Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at"]
 
 _ALL = SESSIONS.c
-_OF_ID = fixed(select(SESSIONS).where(_ALL.id == bindparam("of")))
-_OF_IDS = fixed(select(SESSIONS).where(_ALL.id.in_(bindparam("some", expanding=True))), "some")
-_OF_SERVER = fixed(
+_OF_ID = select(SESSIONS).where(_ALL.id == bindparam("of"))
+_OF_IDS = select(SESSIONS).where(_ALL.id.in_(bindparam("some", expanding=True)))
+_OF_SERVER = (
     select(SESSIONS)
     .where(_ALL.owner == bindparam("whose"), _ALL.server_name == bindparam("server"))
     .order_by(_ALL.submitted_at.desc(), _ALL.id.desc())
     .limit(1)
 )
-_LIVE_OF_SERVER = fixed(_OF_SERVER.where(text(LIVE)))
-_LIVE_NAMES = fixed(select(_ALL.name).where(text(LIVE), _ALL.owner == bindparam("whose")))
-_FOUND = fixed(
+_LIVE_OF_SERVER = _OF_SERVER.where(text(LIVE))
+_LIVE_NAMES = select(_ALL.name).where(text(LIVE), _ALL.owner == bindparam("whose"))
+_FOUND = (
     select(_ALL.id, _ALL.name, _ALL.type, _ALL.status, _ALL.result)
     .where(
         _ALL.owner == bindparam("whose"),
         _ALL.id.in_(bindparam("ids", expanding=True))
         | _ALL.name.in_(bindparam("names", expanding=True)),
     )
-    .order_by(_ALL.submitted_at, _ALL.id),
-    "ids",
-    "names",
+    .order_by(_ALL.submitted_at, _ALL.id)
 )
-_KERNELS = fixed(
+_KERNELS = (
     select(KERNELS)
     .where(KERNELS.c.session_id == bindparam("of"))
     .order_by(KERNELS.c.role != "main", KERNELS.c.name)
@@ -179,7 +176,7 @@ def _live(statuses: frozenset[Status] | None, *, by_driver: bool, by_type: bool)
         query = query.where(_ALL.status.in_(sorted(status.value for status in statuses)))
     if by_driver:
         query = query.where(_ALL.driver.is_distinct_from(bindparam("not_by")))
-    return fixed(query)
+    return query
 
 
 def page(

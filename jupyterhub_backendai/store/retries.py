@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import bindparam, func, select
+from sqlalchemy import Connection, bindparam, func, select
 
 from ..model.status import (
     MAX_TRIES,
@@ -19,7 +19,6 @@ from ..model.status import (
 from . import sessions
 from .history import Outcome
 from .records import Session, SubStep
-from .statements import Connection, fixed
 from .tables import HISTORY
 
 
@@ -54,13 +53,11 @@ def retry_or_give_up(
     return sessions.move_held(db, session, outcome, now=now, reason_code=error_code, reason=reason)
 
 
-_TRIES = fixed(
-    select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
-        HISTORY.c.session_id == bindparam("of"),
-        HISTORY.c.phase == bindparam("in_phase"),
-        HISTORY.c.result == Result.NEED_RETRY.value,
-        HISTORY.c.to_status == Status.PENDING.value,
-    )
+_TRIES = select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
+    HISTORY.c.session_id == bindparam("of"),
+    HISTORY.c.phase == bindparam("in_phase"),
+    HISTORY.c.result == Result.NEED_RETRY.value,
+    HISTORY.c.to_status == Status.PENDING.value,
 )
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from sqlalchemy import bindparam, delete, exists, func, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
@@ -19,34 +19,29 @@ from . import history, launches
 from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import Session, SessionResult, SubStep, session_of
-from .statements import Connection, fixed
 from .tables import ALLOCATIONS, DEPENDENCIES, LIVE, SESSIONS, UNNUMBERED
 
 _ALL = SESSIONS.c
-_ADD = fixed(insert(SESSIONS))
-_CHANGE = fixed(update(SESSIONS).where(_ALL.id == bindparam("of")))
-_LOCK = fixed(select(SESSIONS).where(_ALL.id == bindparam("of")).with_for_update(key_share=True))
-_LOCK_WAITING = fixed(
+_ADD = insert(SESSIONS)
+_CHANGE = update(SESSIONS).where(_ALL.id == bindparam("of"))
+_LOCK = select(SESSIONS).where(_ALL.id == bindparam("of")).with_for_update(key_share=True)
+_LOCK_WAITING = (
     select(SESSIONS)
     .where(_ALL.id.in_(bindparam("some", expanding=True)), _ALL.status == Status.PENDING.value)
-    .with_for_update(key_share=True),
-    "some",
+    .with_for_update(key_share=True)
 )
 _THEIRS = (text(LIVE), _ALL.owner == bindparam("whose"))
-_NAMES = fixed(
-    select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True))), "names"
+_NAMES = select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True)))
+_SERVER_EXISTS = select(
+    exists().where(*_THEIRS, _ALL.server_name.in_(bindparam("servers", expanding=True)))
 )
-_SERVER_EXISTS = fixed(
-    select(exists().where(*_THEIRS, _ALL.server_name.in_(bindparam("servers", expanding=True)))),
-    "servers",
-)
-_PENDING = fixed(
+_PENDING = (
     select(func.count()).select_from(SESSIONS).where(*_THEIRS, _ALL.status == Status.PENDING.value)
 )
-_LEFT_WAITING = fixed(_PENDING.where(_ALL.reason_code != ""))
-_EXISTS = fixed(select(exists().where(_ALL.id == bindparam("of"))))
-_ADD_DEPENDENCIES = fixed(insert(DEPENDENCIES))
-_FREE = fixed(
+_LEFT_WAITING = _PENDING.where(_ALL.reason_code != "")
+_EXISTS = select(exists().where(_ALL.id == bindparam("of")))
+_ADD_DEPENDENCIES = insert(DEPENDENCIES)
+_FREE = (
     update(ALLOCATIONS)
     .where(ALLOCATIONS.c.session_id == bindparam("of"), ALLOCATIONS.c.freed_at.is_(None))
     .values(freed_at=bindparam("at"))

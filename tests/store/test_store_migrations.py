@@ -31,13 +31,13 @@ def upgrade(database: Database) -> None:
 
 
 def tables(database: Database) -> set[str]:
-    with database._engine.connect() as db:
+    with database.read() as db:
         return set(inspect(db).get_table_names())
 
 
 def test_the_migrations_make_what_the_tables_say(database: Database) -> None:
     upgrade(database)
-    with database._engine.connect() as db:
+    with database.read() as db:
         context = MigrationContext.configure(
             db, opts={"compare_type": True, "compare_server_default": True}
         )
@@ -47,7 +47,7 @@ def test_the_migrations_make_what_the_tables_say(database: Database) -> None:
 def test_conditions_of_indexes(database: Database) -> None:
     """The comparison above does not look at them."""
     upgrade(database)
-    with database._engine.connect() as db:
+    with database.read() as db:
         inspector = inspect(db)
         found = {
             index["name"]: (index["unique"], index["dialect_options"])
