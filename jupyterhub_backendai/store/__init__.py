@@ -8,7 +8,7 @@ from .feed import Change
 from .history import HistoryFilter
 from .launches import Launch
 from .outlook import Ahead
-from .queries import Filter
+from .queries import Filter, Order
 from .records import (
     AgentReport,
     AgentState,
@@ -32,6 +32,7 @@ __all__ = [
     "Kernel",
     "Launch",
     "NotFound",
+    "Order",
     "Session",
     "SessionResult",
     "Store",

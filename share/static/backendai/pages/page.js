@@ -1,0 +1,10 @@
+// Begins what the page needs: each module looks for its own markup, and does nothing without it.
+import { listen } from "./live.js";
+import { tell } from "./times.js";
+import { endings } from "./end.js";
+import { selection } from "./select.js";
+
+tell();
+endings();
+selection();
+listen();
