@@ -27,6 +27,9 @@ from .feed import Feed
 from .hub import HubClient
 from .pages.base import Asset, Callback, Page
 from .pages.ending import EndPage
+from .pages.history import HistoryListPage
+from .pages.log import LogPage
+from .pages.session import DetailPage
 from .pages.sessions import SessionsPage
 from .pages.shell import Shell, look
 from .parts import Parts
@@ -53,7 +56,10 @@ HANDLERS: dict[str, type[Handler]] = {
 # The pages, by their addresses below the prefix.
 PAGES: dict[str, type[Page]] = {
     "": SessionsPage,
+    "sessions/{id}": DetailPage,
     "sessions/{id}/end": EndPage,
+    "sessions/{id}/history": HistoryListPage,
+    "sessions/{id}/log": LogPage,
 }
 
 

@@ -5,7 +5,7 @@ Everything here is synchronous and thread-safe; callers on an event loop run it 
 
 from .errors import Changed, NotFound, Unavailable
 from .feed import Change
-from .history import HistoryFilter
+from .history import HistoryFilter, HistoryOrder
 from .launches import Launch
 from .outlook import Ahead
 from .queries import Filter, Order
@@ -29,6 +29,7 @@ __all__ = [
     "Filter",
     "HistoryEntry",
     "HistoryFilter",
+    "HistoryOrder",
     "Kernel",
     "Launch",
     "NotFound",

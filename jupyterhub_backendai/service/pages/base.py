@@ -121,7 +121,7 @@ class Asset(StaticFileHandler):
         self.clear_header("Server")
 
 
-def address(path: str, **settings: object) -> str:
+def address(path: str, /, **settings: object) -> str:
     """A page's address with those settings that are not at their default: neither None nor
     empty."""
     given = {name: value for name, value in settings.items() if value not in (None, "")}

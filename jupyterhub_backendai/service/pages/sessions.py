@@ -48,7 +48,7 @@ class ListQuery(Part):
             name=self.name or None,
         )
 
-    def address(self, service: str, **other: object) -> str:
+    def address(self, service: str, /, **other: object) -> str:
         """The address of this list, with other settings."""
         given = {**self.model_dump(exclude_defaults=True), **other}
         defaults = {name: field.default for name, field in type(self).model_fields.items()}
@@ -82,7 +82,7 @@ class SessionsPage(Page):
             events=EVERYBODY if owner is None else "" if owner == self.caller.name else owner,
             sees_all=self.caller.may_all(READ), can_end=query.state == "live" and self._ends(owner),
             groups=[group.name for group in site.catalog.resource_groups],
-            shows_agents=self.caller.admin, launch_url=self.launch_url,
+            launch_url=self.launch_url,
             filtered=bool(query.name or query.type or query.resource_group),
             tabs=list(_tabs(query, service, counts)), columns=list(_columns(query, service)),
             first=(query.page - 1) * PER_PAGE + 1,

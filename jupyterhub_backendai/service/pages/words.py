@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from ...model.slots import format_bytes, format_thousandths
 from ...model.status import Result, Status
+from ...model.steps import Step
 from ...site.clock import utcnow
 from ...store import Session, SessionResult
 
@@ -47,6 +48,23 @@ _OUTCOME: dict[Result, Tag] = {
     Result.GIVE_UP: Tag("Give up", "circle-xmark", "bad"),
     Result.SKIPPED: Tag("Skipped", "forward", ""),
 }
+
+# What a check says to an owner once it is passed; one that is not says why by itself.
+_PASSED: dict[Step, str] = {
+    Step.LIMITS: "The limits of the resource group allow it.",
+    Step.DEPENDENCIES: "Nothing else has to end before it.",
+    Step.START_TIME: "Its start time has come.",
+    Step.AGENTS: "The resource group has agents.",
+    Step.OWNER_QUOTA: "Its owner is within the limits.",
+    Step.PROJECT_QUOTA: "Its project is within the limits.",
+    Step.TURN: "It is its turn.",
+    Step.SELECT_AGENT: "An agent has room.",
+}
+
+
+def passed(step: str) -> str:
+    """A step that went well, as a sentence; its name where there is none to say."""
+    return _PASSED.get(Step(step), step)
 
 
 def status_tag(status: Status) -> Tag:
@@ -96,11 +114,16 @@ def span(seconds: float) -> str:
     return f"{hours // 24} days{rest}"
 
 
+def brief(seconds: float) -> str:
+    """A length of time that may be short: with tenths of a second below ten."""
+    return f"{max(0.0, seconds):.1f} s" if seconds < 10 else span(seconds)
+
+
 def moment(at: datetime | None, shows: str = "when") -> Markup:
     """A moment, in UTC until the page's script tells it in the reader's own zone and words.
 
-    `shows`: "when" it was, or how long "ago"; for how long something "lasts" that began then; how
-    much is "left" until then.
+    `shows`: "when" it was, to the second with "exact", or how long "ago"; for how long something
+    "lasts" that began then; how much is "left" until then.
     """
     if at is None:
         return Markup("–")
@@ -108,6 +131,7 @@ def moment(at: datetime | None, shows: str = "when") -> Markup:
     away = (utcnow() - at).total_seconds()
     told = {
         "when": f"{at:%d %b %Y, %H:%M} UTC",
+        "exact": f"{at:%d %b %Y, %H:%M:%S} UTC",
         "ago": f"{span(away)} ago" if away >= 0 else f"in {span(-away)}",
         "lasts": span(away),
         "left": span(-away),
@@ -158,11 +182,11 @@ def cores(amount: int) -> str:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "span": span, "moment": moment, "bytes": format_bytes, "thousandths": format_thousandths,
-    "cores": cores, "resources": resources, "exit_words": exit_words,
+    "span": span, "brief": brief, "moment": moment, "bytes": format_bytes,
+    "thousandths": format_thousandths, "cores": cores, "resources": resources,
 }  # fmt: skip
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,
     "short_reason": short_reason, "began_at": began_at, "took": took, "deadline": deadline,
-    "urgency": urgency,
+    "urgency": urgency, "exit_words": exit_words, "passed": passed,
 }  # fmt: skip

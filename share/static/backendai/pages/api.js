@@ -1,7 +1,7 @@
 // Calls of the service. What it says is shown as it says it.
 
 export const page = document.getElementById("bk-page");
-const { service, xsrf } = page.dataset;
+export const { service, xsrf } = page.dataset;
 
 /** A refusal of the service: `errors` as it gave them. */
 export class Refused extends Error {
@@ -15,7 +15,8 @@ export class Refused extends Error {
 /** An address below the service's. */
 export const at = (path) => new URL(service + path, location.origin);
 
-async function refusal(reply) {
+/** What the service said of a call that it refused. */
+export async function refusal(reply) {
   let errors = [];
   try {
     errors = (await reply.json()).errors ?? [];

@@ -2,9 +2,15 @@
 import { listen } from "./live.js";
 import { tell } from "./times.js";
 import { endings } from "./end.js";
+import { log } from "./log.js";
+import { panel } from "./panel.js";
 import { selection } from "./select.js";
+import { session } from "./session.js";
 
 tell();
 endings();
 selection();
+session();
+panel();
+log();
 listen();

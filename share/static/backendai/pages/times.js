@@ -15,9 +15,9 @@ export function span(seconds) {
 }
 
 /** A moment as the reader writes it: the time alone today, with its day otherwise. */
-export function when(date) {
+export function when(date, more = {}) {
   const today = new Date().toDateString() === date.toDateString();
-  const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+  const time = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...more };
   if (today) return date.toLocaleTimeString([], time);
   const year = date.getFullYear() === new Date().getFullYear() ? {} : { year: "numeric" };
   return date.toLocaleString([], { day: "numeric", month: "short", ...year, ...time });
@@ -25,6 +25,7 @@ export function when(date) {
 
 const WORDS = {
   when: (date) => when(date),
+  exact: (date) => when(date, { second: "2-digit" }),
   ago: (date, away) => (away >= 0 ? (away > 7 * DAY ? when(date) : `${span(away)} ago`) : `in ${span(-away)}`),
   lasts: (_, away) => span(away),
   left: (_, away) => span(-away),
