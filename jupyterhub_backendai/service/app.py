@@ -29,6 +29,7 @@ from .pages.base import Asset, Callback, Page
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
 from .pages.log import LogPage
+from .pages.notices import NoticesPage
 from .pages.session import DetailPage
 from .pages.sessions import SessionsPage
 from .pages.shell import Shell, look
@@ -56,6 +57,7 @@ HANDLERS: dict[str, type[Handler]] = {
 # The pages, by their addresses below the prefix.
 PAGES: dict[str, type[Page]] = {
     "": SessionsPage,
+    "notices": NoticesPage,
     "sessions/{id}": DetailPage,
     "sessions/{id}/end": EndPage,
     "sessions/{id}/history": HistoryListPage,

@@ -8,17 +8,26 @@ from urllib.parse import urlencode
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
 from jupyterhub.utils import url_escape_path, url_path_join
+from pydantic import ConfigDict
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
 from ...store import Session
 from ..auth import Caller
 from ..base import Handler
 from ..parts import NotReady
+from ..schemas import Part
 
 if TYPE_CHECKING:
     from ..app import Service
 
 PART = "part"  # the setting of a page's address that asks for a part of it
+
+
+class Settings(Part):
+    """Base of what a page's address may say. What is not known is somebody else's: the Hub takes
+    along whatever an address had when it sends a browser on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Shown(HubOAuthenticated, RequestHandler):

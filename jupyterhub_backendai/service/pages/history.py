@@ -12,15 +12,14 @@ from pydantic import Field
 from ...model.status import Phase, Result, Status
 from ...site.clock import utcnow
 from ...store import HistoryEntry, HistoryFilter, HistoryOrder, Session
-from ..schemas import Part
-from .base import address
+from .base import Settings, address
 from .session import SessionPage
 
 HISTORY = {"history": "backendai/pages/history_list.html"}
 PER_PAGE = 25
 
 
-class HistoryListQuery(Part):
+class HistoryListQuery(Settings):
     """Which rows of a history are shown."""
 
     phase: Phase | Literal[""] | None = None

@@ -16,6 +16,7 @@ from ..auth import DELETE, READ, START
 from ..calls.sessions import find
 from ..owners import EVERYBODY
 from .base import Page
+from .notices import tab_state
 from .sessions import environment_of
 
 DETAIL = {
@@ -67,7 +68,7 @@ class DetailPage(SessionPage):
             can_rename=caller.may(START, owner, groups),
             mine=owner == caller.name, page_of=self.page_of,
             environment_of=environment_of(self.site),
-            apps=list(self._apps(session)), launch_url=self.launch_url,
+            tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,
             server_url=self.server_url(session), shm=format_bytes(session.request.shm),
         )  # fmt: skip
 

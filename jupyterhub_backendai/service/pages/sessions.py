@@ -15,8 +15,7 @@ from ...store import Filter, Order, Session
 from ..auth import DELETE, READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
-from ..schemas import Part
-from .base import Page, address
+from .base import Page, Settings, address
 
 PER_PAGE = 25
 MOST_PAGES = 10**6
@@ -27,7 +26,7 @@ PARTS = {"list": "backendai/pages/sessions_list.html"}
 _SLOTS = {"cpu": "CPU", "mem": "Memory", "fgpu": "GPU"}
 
 
-class ListQuery(Part):
+class ListQuery(Settings):
     """Which sessions the list shows."""
 
     state: Literal["live", "over"] = "live"
@@ -65,21 +64,25 @@ class SessionsPage(Page):
         owner = await whose(self.service, self.caller, query.owner or None)
         db, store, rest = site.db, site.store, "over" if query.state == "live" else "live"
         order = cast(Order, query.sort.removeprefix("-"))
-        (sessions, total), (_, others), left = await asyncio.gather(
+        mine = owner == self.caller.name
+        (sessions, total), (_, others), left, launches = await asyncio.gather(
             db(
                 store.list_sessions, query.wanted(owner, query.state),
                 order=order, descending=query.sort.startswith("-"),
                 limit=PER_PAGE, offset=(query.page - 1) * PER_PAGE,
             ),
             db(store.list_sessions, query.wanted(owner, rest), limit=0),
-            left_to(site, self.caller) if owner == self.caller.name else _nothing(),
+            left_to(site, self.caller) if mine else _nothing(),
+            db(store.launches, self.caller.name) if mine else _nothing(),
         )  # fmt: skip
         service = self.hub_auth.base_url
         counts = {query.state: total, rest: others}
         self.write_page(
             "backendai/pages/sessions.html", PARTS,
             query=query, sessions=sessions, total=total, left=left,
-            events=EVERYBODY if owner is None else "" if owner == self.caller.name else owner,
+            events=EVERYBODY if owner is None else "" if mine else owner,
+            pinned=[launch for launch in launches if launch.pinned],
+            recent=[launch for launch in launches if not launch.pinned],
             sees_all=self.caller.may_all(READ), can_end=query.state == "live" and self._ends(owner),
             groups=[group.name for group in site.catalog.resource_groups],
             launch_url=self.launch_url,
@@ -97,7 +100,7 @@ class SessionsPage(Page):
         return caller.may_all(DELETE) if owner is None else caller.may(DELETE, owner)
 
 
-async def _nothing() -> list[dict[str, Any]]:
+async def _nothing() -> list[Any]:
     return []
 
 

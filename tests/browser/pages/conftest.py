@@ -8,11 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from ...service.running import Running, running, until_open
 from .sample import SITE, Sample
 
+expect.set_options(timeout=20_000)  # a machine that does much else at once is no defect of a page
 ARGS = ["--no-sandbox", "--disable-background-networking"]
 Open = Callable[..., Awaitable[Page]]
 
@@ -56,7 +57,7 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
             viewport={"width": width, "height": height},
             extra_http_headers={"Authorization": f"token {service.tokens[who]}"},
         )
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(20_000)
         contexts.append(context)
         page = await context.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from jupyterhub_backendai.model.resolve import resolve
@@ -66,6 +66,10 @@ class Sample:
             policies=self.site.policies, catalog=self.site.catalog,
         )  # fmt: skip
         return session
+
+    def now(self) -> datetime:
+        """The service's time."""
+        return utcnow()
 
     def place(self, minutes: float = 0) -> None:
         """A schedule pass."""

@@ -3,9 +3,11 @@ import { listen } from "./live.js";
 import { tell } from "./times.js";
 import { endings } from "./end.js";
 import { log } from "./log.js";
+import { notices } from "./notices.js";
 import { panel } from "./panel.js";
 import { selection } from "./select.js";
 import { session } from "./session.js";
+import { tab } from "./tab.js";
 
 tell();
 endings();
@@ -13,4 +15,6 @@ selection();
 session();
 panel();
 log();
+notices();
+tab();
 listen();
