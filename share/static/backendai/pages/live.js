@@ -7,6 +7,7 @@ const GATHER = 150; // ms in which changes are gathered
 const POLL = 7000; // ms between two looks without events
 const AGAIN = 60000; // ms until events are tried again
 const SHOWN = { live: "Live", polling: "Looks every few seconds", away: "Not connected, trying again" };
+const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"]];
 
 let soon = 0, busy = false, dirty = false, polling = 0;
 const taken = new EventTarget();
@@ -50,8 +51,8 @@ function put(node, html) {
     morphStyle: "innerHTML",
     callbacks: {
       beforeNodeMorphed: (old) => !old.dataset || !("still" in old.dataset),
-      // What a reader has ticked, typed or opened stays so.
-      beforeAttributeUpdated: (name, of) => !(name === "open" && of.matches("details")) && !(name === "class" && of.matches(".show")) && !(name === "hidden" && of.matches("[data-kept]")),
+      // What a reader has ticked or opened stays so.
+      beforeAttributeUpdated: (name, of) => !STAYS.some(([attribute, which]) => name === attribute && of.matches(which)),
     },
     ignoreActiveValue: true,
   });

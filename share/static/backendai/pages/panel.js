@@ -49,6 +49,10 @@ export function panel() {
     open(link.href);
   });
   node.addEventListener("hidden.bs.offcanvas", closed);
+  // Bootstrap listens inside it only, where the focus is not before it has slid in.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && node.matches(".show, .showing")) shown.hide();
+  });
   window.addEventListener("popstate", (event) => {
     if (event.state?.panel) open(event.state.panel, false);
     else shown?.hide();

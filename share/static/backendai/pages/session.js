@@ -6,6 +6,9 @@ import { tell } from "./times.js";
 function rename(box, open) {
   const form = box.querySelector("form");
   form.hidden = !open;
+  // While somebody types the page changes around it only.
+  if (open) box.dataset.still = "";
+  else delete box.dataset.still;
   for (const node of [box.querySelector("h1"), box.querySelector("[data-rename-open]")]) node.hidden = open;
   if (open) {
     form.elements.name.value = box.querySelector("h1").textContent;
