@@ -351,6 +351,12 @@ class BackendAI(LoggingConfigurable):
         '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
     ).tag(config=True)
 
+    sessions_first = Bool(
+        True,
+        help="Take people to their sessions after signing in, instead of to their server. "
+        "`c.JupyterHub.default_url` wins over it. Example: `c.BackendAI.sessions_first = False`.",
+    ).tag(config=True)
+
     def catalog(self) -> Catalog:
         """What the site offers. Raises `ConfigurationError`."""
         return read_catalog(self.environments, self.presets, self.resource_groups)

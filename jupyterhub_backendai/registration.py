@@ -12,7 +12,7 @@ from traitlets.config.loader import LazyConfigValue
 
 from .configuration import BackendAI
 from .service import keeper
-from .service.handover import VARIABLE, pack
+from .service.handover import LOOK, VARIABLE, pack
 from .service.parts import CLIENT
 
 NAME = "backendai"
@@ -38,7 +38,7 @@ def add_service(
         return
     given = {name: getattr(configuration, name) for name in c.get("BackendAI", {})}
     filled = {name: value for name, value in offered.items() if not given.get(name)}
-    sections = {"BackendAI": {**given, **filled}, CLIENT: client}
+    sections = {"BackendAI": {**given, **filled}, CLIENT: client, LOOK: _look(hub)}
     _append(
         hub,
         "services",
@@ -54,6 +54,26 @@ def add_service(
     )
     _append(hub, "load_roles", {"name": f"{NAME}-service", "services": [NAME], "scopes": SCOPES})
     _let_users_in(hub)
+    _lead_to_sessions(hub, configuration)
+
+
+def _look(hub: Config) -> dict[str, Any]:
+    """What an admin has made of the Hub's pages, for the service's to look the same: templates,
+    and those of their variables that are plain values."""
+    values = hub.get("template_vars", {})
+    plain = (str, int, float, bool, type(None))
+    return {
+        "template_paths": _listed(hub, "template_paths"),
+        "template_vars": {k: v for k, v in dict(values).items() if isinstance(v, plain)},
+    }
+
+
+def _lead_to_sessions(hub: Config, configuration: BackendAI) -> None:
+    """A link in the navigation of the Hub's pages, and the page that people come to first."""
+    address = f"{str(hub.get('base_url', '/')).rstrip('/')}/services/{NAME}/"
+    hub.setdefault("template_vars", {}).setdefault("backendai_sessions", address)
+    if configuration.sessions_first and "default_url" not in hub:
+        hub["default_url"] = address
 
 
 def _let_users_in(hub: Config) -> None:

@@ -25,7 +25,14 @@ from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
-from .pages import Callback, EndPage, Home
+from .pages.base import Asset, Callback, Page
+from .pages.ending import EndPage
+from .pages.history import HistoryListPage
+from .pages.log import LogPage
+from .pages.notices import NoticesPage
+from .pages.session import DetailPage
+from .pages.sessions import SessionsPage
+from .pages.shell import Shell, look
 from .parts import Parts
 from .table import CALLS, calls_at
 from .workers.batch import BatchWorker
@@ -47,6 +54,15 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/history/{id}": LaunchHandler,
     "api/events": EventsHandler,
 }
+# The pages, by their addresses below the prefix.
+PAGES: dict[str, type[Page]] = {
+    "": SessionsPage,
+    "notices": NoticesPage,
+    "sessions/{id}": DetailPage,
+    "sessions/{id}/end": EndPage,
+    "sessions/{id}/history": HistoryListPage,
+    "sessions/{id}/log": LogPage,
+}
 
 
 class Service:
@@ -54,9 +70,11 @@ class Service:
 
     def __init__(self, config: Callable[[], Config]) -> None:
         self.log = get_logger()
-        self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE)
+        prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]
+        self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE, base_url=prefix)
         self.hub = HubClient(self.hub_auth.api_url, self.hub_auth.api_token)
         self.parts = Parts(config)
+        self.shell = Shell(self.hub_auth, look(config))
         self.estimates = Estimates()
         self.feed = Feed()
         self.streams, self.logs = stream_places(), log_places()
@@ -71,8 +89,10 @@ class Service:
             arguments = {"service": self, "calls": calls_at(path)}
             routes.append((_pattern(prefix, path), handler, arguments))
         nothing = {"service": self, "calls": {}}
-        routes.append((re.escape(prefix) + "?", Home, nothing))
-        routes.append((_pattern(prefix, "sessions/{id}/end"), EndPage, nothing))
+        for path, page in PAGES.items():
+            routes.append((_pattern(prefix, path), page, nothing))
+        assets = {"path": str(self.shell.static.root)}
+        routes.append((re.escape(prefix) + r"static/[0-9a-f]{12}/(.+)", Asset, assets))
         callback = url_path_join(prefix, "oauth_callback")
         routes.append((callback, Callback, {"service": self}))
         return Application(

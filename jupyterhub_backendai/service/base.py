@@ -29,7 +29,6 @@ MAX_BODY = 1024 * 1024  # bytes; more is refused before it is read
 # Bytes of a body that did not say how long it is. Whoever sends on cannot read an answer, so what
 # is too large is thrown away up to here, and answered at its end.
 MOST_READ = 16 * MAX_BODY
-NOT_SETTINGS = {"_xsrf", "token"}  # of the query: they are about who asks
 
 
 class Refused(Exception):
@@ -58,6 +57,8 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     A request's body is read here, so that one that is too large is refused before it is sent.
     """
+
+    not_settings = frozenset({"_xsrf", "token"})  # of the query: they are about who asks
 
     def initialize(self, service: Service, calls: Mapping[str, Call]) -> None:
         self.service = service
@@ -183,7 +184,7 @@ class Handler(HubOAuthenticated, RequestHandler):
         """The query as what the table says it is. Raises `RequestError`."""
         given: dict[str, Any] = {}
         for name in self.request.query_arguments:
-            if name in NOT_SETTINGS:
+            if name in self.not_settings:
                 continue
             values = self.get_query_arguments(name, strip=False)
             field = model.model_fields.get(name)

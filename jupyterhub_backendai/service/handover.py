@@ -17,6 +17,7 @@ from traitlets.config import Config
 from ..model.errors import ConfigurationError
 
 VARIABLE = "BACKENDAI_CONFIGURATION"
+LOOK = "Hub"  # the section that says how the Hub's own pages look
 MOST = 120 * 1024  # bytes; Linux takes 128 KiB in one variable
 
 

@@ -5,10 +5,10 @@ Everything here is synchronous and thread-safe; callers on an event loop run it 
 
 from .errors import Changed, NotFound, Unavailable
 from .feed import Change
-from .history import HistoryFilter
+from .history import HistoryFilter, HistoryOrder
 from .launches import Launch
 from .outlook import Ahead
-from .queries import Filter
+from .queries import Filter, Order
 from .records import (
     AgentReport,
     AgentState,
@@ -29,9 +29,11 @@ __all__ = [
     "Filter",
     "HistoryEntry",
     "HistoryFilter",
+    "HistoryOrder",
     "Kernel",
     "Launch",
     "NotFound",
+    "Order",
     "Session",
     "SessionResult",
     "Store",

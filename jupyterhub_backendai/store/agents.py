@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, delete, exists, insert, select, text, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
 from ..model.slots import Slots
 from ..scheduling.snapshot import Holding
@@ -30,6 +30,17 @@ _HOLDINGS = (
     .join(SESSIONS, SESSIONS.c.id == ALLOCATIONS.c.session_id)
     .where(text(HELD))
     .order_by(ALLOCATIONS.c.id)
+)
+
+_USED = (
+    select(
+        func.coalesce(func.sum(ALLOCATIONS.c.cpu), 0),
+        func.coalesce(func.sum(ALLOCATIONS.c.mem), 0),
+        func.coalesce(func.sum(ALLOCATIONS.c.fgpu), 0),
+        func.count(ALLOCATIONS.c.session_id.distinct()),
+    )
+    .join(SESSIONS, SESSIONS.c.id == ALLOCATIONS.c.session_id)
+    .where(text(HELD), SESSIONS.c.owner == bindparam("whose"))
 )
 
 
@@ -78,3 +89,9 @@ def holdings(db: Connection) -> list[Holding]:
         )
         for row in db.execute(_HOLDINGS)
     ]
+
+
+def used(db: Connection, owner: str) -> tuple[Slots, int]:
+    """What the owner's sessions hold, and how many of them hold something."""
+    *slots, sessions = db.execute(_USED, {"whose": owner}).one()
+    return Slots(*(int(amount) for amount in slots)), int(sessions)

@@ -13,6 +13,7 @@ from ..model.catalog import Catalog
 from ..model.errors import RequestError
 from ..model.policy import Policies
 from ..model.resolve import SessionRequest
+from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Snapshot
 from . import agents, history, kernels, passes, queries, retries, sessions
@@ -305,6 +306,11 @@ class Store(ServiceCalls):
         """One page of the sessions wanted, and how many there are in all."""
         with self._db.read() as db:
             return queries.page(db, wanted, order, descending, limit, offset)
+
+    def used(self, owner: str) -> tuple[Slots, int]:
+        """What the owner's sessions hold, and how many of them hold something."""
+        with self._db.read() as db:
+            return agents.used(db, owner)
 
     def kernels(self, session_id: str) -> list[Kernel]:
         """The containers of a session, the main one first."""

@@ -11,9 +11,11 @@ from typing import Any
 
 import aiohttp
 import pytest
+from jupyterhub._data import DATA_FILES_PATH
 from jupyterhub.services.auth import HubOAuth
 from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
+from tornado.web import StaticFileHandler
 
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.service.app import Service
@@ -114,7 +116,9 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
         # What a test has put in line stays there: what starts it has tests of its own.
         patch.setattr(Service, "workers", lambda self, site: {"feed": lambda: self.feed.run(site)})
         service = Service(lambda: unpack(pack({"BackendAI": settings})))
-        server = HTTPServer(service.application())
+        application = service.application()
+        application.add_handlers(".*", hub_files())
+        server = HTTPServer(application)
         server.add_socket(sockets)
         service.start()
         async with aiohttp.ClientSession() as client:
@@ -127,6 +131,16 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
                 await service.stop()
                 await server.close_all_connections()
                 hub_server.stop()
+
+
+def hub_files() -> list[Any]:
+    """What a browser loads of the Hub beside our pages: a proxy would lead there."""
+    files = Path(DATA_FILES_PATH, "static")
+    logo = {"path": str(files / "images"), "default_filename": "jupyterhub-80.png"}
+    return [
+        (r"/hub/static/(.*)", StaticFileHandler, {"path": str(files)}),
+        (r"/hub/logo/?()", StaticFileHandler, logo),
+    ]
 
 
 async def until_open(started: Running) -> None:

@@ -1,0 +1,137 @@
+"""What all pages share: who is sent to sign in, how they are written, and errors as pages."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
+from jupyterhub.utils import url_escape_path, url_path_join
+from pydantic import ConfigDict
+from tornado.web import HTTPError, RequestHandler, StaticFileHandler
+
+from ...store import Session
+from ..auth import Caller
+from ..base import Handler
+from ..parts import NotReady
+from ..schemas import Part
+
+if TYPE_CHECKING:
+    from ..app import Service
+
+PART = "part"  # the setting of a page's address that asks for a part of it
+
+
+class Settings(Part):
+    """Base of what a page's address may say. What is not known is somebody else's: the Hub takes
+    along whatever an address had when it sends a browser on."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Shown(HubOAuthenticated, RequestHandler):
+    """Answers that are pages."""
+
+    service: Service
+
+    def show(self, template: str, caller: Caller | None = None, **more: Any) -> None:
+        """Writes a page made from a template; `more` is what that needs."""
+        html, policy = self.service.shell.page(template, caller, self.xsrf_token.decode(), **more)
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.set_header("Cache-Control", "no-store")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Content-Security-Policy", policy)
+        self.finish(html)
+
+
+class Callback(Shown, HubOAuthCallbackHandler):
+    """Where a browser comes back to from the Hub's sign-in."""
+
+    def initialize(self, service: Service) -> None:
+        self.service, self.hub_auth = service, service.hub_auth
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        # What came in the address is told to the log only: anybody may have written it.
+        why = ["The Hub does not answer. Wait a moment."] if status_code >= 500 else []
+        title = "The sign-in did not work"
+        self.show("backendai/pages/message.html", title=title, told=why, again="Sign in again")
+
+
+class Page(Shown, Handler):
+    """A page for who is signed in. A browser that is not is sent to the Hub.
+
+    `part` names a part of it: then only that is written, for the page that is open to take in.
+    """
+
+    not_settings = Handler.not_settings | {PART}
+
+    @property
+    def launch_url(self) -> str:
+        """Where a session is launched."""
+        return url_path_join(self._hub, "spawn")
+
+    def server_url(self, session: Session) -> str:
+        """Where a session's own server is."""
+        prefix = os.environ.get("JUPYTERHUB_BASE_URL", "/")
+        name = [url_escape_path(session.server_name)] if session.server_name else []
+        return url_path_join(prefix, "user", url_escape_path(session.owner), *name, "/")
+
+    @property
+    def _hub(self) -> str:
+        return f"{self.hub_auth.hub_host}{self.hub_auth.hub_prefix}"
+
+    @property
+    def part(self) -> str:
+        """The part that is asked for; empty for the whole page."""
+        return str(self.get_query_argument(PART, ""))
+
+    async def _admit(self) -> None:
+        if self.request.method not in ("GET", "HEAD", "POST"):
+            raise HTTPError(405)
+        if self.request.method == "GET" and not self.part and await self.model() is None:
+            self.redirect(self.get_login_url())
+            return
+        self._caller = await self.identify()
+
+    def write_page(self, template: str, parts: dict[str, str], **more: Any) -> None:
+        """The page of this template, or the part of it that was asked for; `parts` are templates
+        by name."""
+        if not self.part:
+            self.show(template, self.caller, **more)
+            return
+        if self.part not in parts:
+            raise HTTPError(404)
+        html = self.service.shell.part(
+            parts[self.part], self.xsrf_token.decode(), caller=self.caller, **more
+        )
+        self.set_header("Content-Type", "text/html; charset=utf-8")
+        self.finish(html)
+
+    def tell(self, error: object, status: int, errors: list[dict[str, str]]) -> None:
+        if self.part:
+            super().tell(error, status, errors)
+            return
+        if isinstance(error, NotReady):
+            # The Hub counts a 5xx of the front page, while it starts, as one that is not there.
+            self.set_status(200)
+        title = "Not signed in" if status in (401, 403) else "This does not work"
+        told = [line for e in errors for line in e["message"].split("\n")]
+        self.show("backendai/pages/message.html", self._caller, title=title, told=told)
+
+
+class Asset(StaticFileHandler):
+    """Style sheets and scripts; an address never has another content, so it is kept for good."""
+
+    def set_extra_headers(self, path: str) -> None:
+        self.set_header("Cache-Control", "public, max-age=31536000, immutable")
+        self.set_header("X-Content-Type-Options", "nosniff")
+        self.set_header("Content-Security-Policy", "default-src 'none'")
+        self.clear_header("Server")
+
+
+def address(path: str, /, **settings: object) -> str:
+    """A page's address with those settings that are not at their default: neither None nor
+    empty."""
+    given = {name: value for name, value in settings.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path

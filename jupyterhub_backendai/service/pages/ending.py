@@ -1,0 +1,26 @@
+"""The page that asks whether a session is to be cancelled or ended, and does it."""
+
+from __future__ import annotations
+
+from ...model.status import IN_LINE
+from ..auth import DELETE
+from ..calls.sessions import find
+from ..ending import end
+from .base import Page
+
+
+class EndPage(Page):
+    """It needs no script, and nobody but who reads it can press its button."""
+
+    async def get(self, id: str) -> None:
+        session = await find(self.site, self.caller, id, DELETE)
+        if session.status.is_final:
+            self.redirect(self.hub_auth.base_url)
+            return
+        waits = session.status in IN_LINE
+        self.show("backendai/pages/end.html", self.caller, session=session, waits=waits)
+
+    async def post(self, id: str) -> None:
+        session = await find(self.site, self.caller, id, DELETE)
+        await end(self.site, self.service.hub, session, self.caller.name, None, force=False)
+        self.redirect(self.hub_auth.base_url)

@@ -1,0 +1,130 @@
+"""The scheduling history of a session: what was tried, how it went, and where the time went."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from pydantic import Field
+
+from ...model.status import Phase, Result, Status
+from ...site.clock import utcnow
+from ...store import HistoryEntry, HistoryFilter, HistoryOrder, Session
+from .base import Settings, address
+from .session import SessionPage
+
+HISTORY = {"history": "backendai/pages/history_list.html"}
+PER_PAGE = 25
+
+
+class HistoryListQuery(Settings):
+    """Which rows of a history are shown."""
+
+    phase: Phase | Literal[""] | None = None
+    result: Result | Literal[""] | None = None
+    from_status: Status | Literal[""] | None = None
+    to_status: Status | Literal[""] | None = None
+    error_code: str | None = Field(default=None, max_length=255)
+    message: str | None = Field(default=None, max_length=255)
+    sort: Literal[
+        "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
+        "result", "-result", "attempts", "-attempts",
+    ] = "-updated_at"  # fmt: skip
+    page: int = Field(default=1, ge=1, le=10**6)
+
+    @property
+    def wanted(self) -> HistoryFilter:
+        """The filter as the store takes it."""
+        return HistoryFilter(
+            **{name: getattr(self, name) or None for name in HistoryFilter.__slots__}
+        )
+
+    def address(self, path: str, /, **other: object) -> str:
+        """The address of this list, with other settings."""
+        given = self.model_dump(mode="json", exclude_defaults=True)
+        return address(path, **{**given, **other})
+
+
+class HistoryListPage(SessionPage):
+    """What was tried for a session, how it went, and where the time went."""
+
+    async def get(self, id: str) -> None:
+        session = await self.session(id)
+        query = self.read_query(HistoryListQuery)
+        db, store = self.site.db, self.site.store
+        (rows, total), everything = await asyncio.gather(
+            db(
+                store.history_page, session.id, query.wanted,
+                order=cast(HistoryOrder, query.sort.removeprefix("-")),
+                descending=query.sort.startswith("-"),
+                limit=PER_PAGE, offset=(query.page - 1) * PER_PAGE,
+            ),
+            db(store.history, session.id),
+        )  # fmt: skip
+        here = self.page_of(session, "history")
+        self.write_page(
+            "backendai/pages/history.html", HISTORY,
+            session=session, rows=rows, total=total, whole=len(everything), query=query,
+            stretches=stretches(session, everything), events=self.events(session),
+            page_of=self.page_of, phases=list(Phase), results=list(Result), statuses=list(Status),
+            columns=list(_columns(query, here)), here_url=here,
+            first=(query.page - 1) * PER_PAGE + 1,
+            previous=query.address(here, page=query.page - 1) if query.page > 1 else "",
+            next=query.address(here, page=query.page + 1)
+            if query.page * PER_PAGE < total else "",
+        )  # fmt: skip
+
+
+def _columns(query: HistoryListQuery, here: str) -> Iterator[dict[str, str]]:
+    for title, key in (
+        ("Phase", "phase"), ("Result", "result"), ("From, to", ""), ("Message", ""),
+        ("Attempts", "attempts"), ("Updated", "updated_at"), ("Created", "created_at"),
+    ):  # fmt: skip
+        sorts, down = query.sort.removeprefix("-") == key, query.sort.startswith("-")
+        order = ("descending" if down else "ascending") if sorts and key else ""
+        href = query.address(here, page=None, sort=key if sorts and down else f"-{key}")
+        yield {"title": title, "order": order, "href": href if key else ""}
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Time that went by until a session ran, or ended without; `share` in thousandths of it all."""
+
+    title: str
+    kind: str
+    seconds: float
+    at: int
+    share: int
+
+
+_STRETCHES = {
+    Status.PENDING: ("In line", "line"),
+    Status.SCHEDULED: ("Being started", "start"),
+    Status.PREPARING: ("Being prepared", "prepare"),
+    Status.PULLING: ("Image", "image"),
+    Status.CREATING: ("Container and server", "kernel"),
+}
+
+
+def stretches(session: Session, history: Sequence[HistoryEntry]) -> list[Stretch]:
+    """Where the time went until a session ran; a try that failed counts as what it was at."""
+    begun = session.submitted_at
+    over = session.running_at or session.ended_at or utcnow()
+    whole = (over - begun).total_seconds()
+    if whole <= 0:
+        return []
+    found: list[Stretch] = []
+    status, since = Status.PENDING, begun
+    moves = [row for row in reversed(history) if row.to_status and row.to_status != row.from_status]
+    for row in [*moves, None]:
+        until = min(over, row.created_at) if row else over
+        seconds = (until - since).total_seconds()
+        if status in _STRETCHES and seconds > 0:
+            at = round(1000 * (since - begun).total_seconds() / whole)
+            share = max(2, round(1000 * seconds / whole))
+            found.append(Stretch(*_STRETCHES[status], seconds, at, share))
+        if row is not None and row.to_status is not None:
+            status, since = row.to_status, max(since, until)
+    return found

@@ -1,0 +1,70 @@
+"""Notifications: what became of one's own sessions, newest first, until a while after their end."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+
+from ...model.status import FINAL, LIVE, Status
+from ...site.clock import utcnow
+from ...store import Filter, Session, SessionResult
+from .base import Page
+from .words import exit_words
+
+KEPT = timedelta(days=2)  # how long one that is over is told of
+MOST = 100  # of those that are not over, and of those that are
+PARTS = {"notices": "backendai/pages/notices.html"}
+
+
+class NoticesPage(Page):
+    """What the drawer of each page shows, and a page by itself without a script."""
+
+    async def get(self) -> None:
+        db, store, now = self.site.db, self.site.store, utcnow()
+        mine = self.caller.name
+        (live, _), (over, _) = await asyncio.gather(
+            db(store.list_sessions, Filter(owner=mine, statuses=LIVE), limit=MOST),
+            db(
+                store.list_sessions, Filter(owner=mine, statuses=FINAL), order="ended_at",
+                limit=MOST,
+            ),
+        )  # fmt: skip
+        recent = [s for s in over if s.ended_at is not None and now - s.ended_at < KEPT]
+        told = sorted([*live, *recent], key=lambda s: s.status_changed_at, reverse=True)
+        self.write_page(
+            "backendai/pages/notices_page.html", PARTS,
+            sessions=told, title_of=title_of, server_url=self.server_url,
+            launch_url=self.launch_url,
+        )  # fmt: skip
+
+
+def title_of(session: Session) -> str:
+    """What became of a session, as the headline of its notification."""
+    name, status = session.name, session.status
+    if status is Status.PENDING:
+        return f"{name} is in line"
+    if status is Status.RUNNING:
+        return f"{name} is ready" if session.type == "interactive" else f"{name} runs"
+    if status is Status.TERMINATING:
+        return f"{name} is being ended"
+    if status is Status.CANCELLED:
+        return f"{name} was cancelled"
+    if status is Status.ERROR or (status is Status.TERMINATED and session.running_at is None):
+        return f"{name} could not start"
+    if session.result is SessionResult.SUCCESS:
+        return f"{name} finished"
+    if session.result is SessionResult.FAILURE:
+        code = session.exit_code
+        return f"{name} failed" + (f" with {exit_words(code)}" if code and code > 0 else "")
+    return f"{name} was ended" if status is Status.TERMINATED else f"{name} is starting"
+
+
+def tab_state(session: Session) -> str:
+    """What the icon of a browser's tab tells of a session."""
+    if session.status is Status.PENDING:
+        return "waiting"
+    if session.status is Status.RUNNING or session.result is SessionResult.SUCCESS:
+        return "ready"
+    if session.status is Status.ERROR or session.result is SessionResult.FAILURE:
+        return "failed"
+    return "" if session.status.is_final else "starting"

@@ -1,0 +1,106 @@
+"""One session: all there is to say about it, and why it is as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from jupyterhub.utils import url_path_join
+
+from ...model.catalog import App
+from ...model.slots import format_bytes
+from ...model.status import IN_LINE, Phase, Status
+from ...store import HistoryEntry, Session
+from ..auth import DELETE, READ, START
+from ..calls.sessions import find
+from ..owners import EVERYBODY
+from .base import Page
+from .notices import tab_state
+from .sessions import environment_of
+
+DETAIL = {
+    "detail": "backendai/pages/session_detail.html",
+    "start": "backendai/pages/session_start.html",
+}
+NEWEST = 20  # rows of a history among which the latest try is looked for
+
+
+class SessionPage(Page):
+    """What all pages of one session share."""
+
+    async def session(self, id: str) -> Session:
+        """The session of the address, for who may see it. Raises `Refused`."""
+        return await find(self.site, self.caller, id, READ)
+
+    def events(self, session: Session) -> str:
+        """Whose events tell of a session."""
+        if session.owner == self.caller.name:
+            return ""
+        return EVERYBODY if self.caller.may_all(READ) else session.owner
+
+    def page_of(self, session: Session, name: str = "") -> str:
+        """The address of one of a session's pages."""
+        return url_path_join(self.hub_auth.base_url, "sessions", session.id, name).rstrip("/")
+
+
+class DetailPage(SessionPage):
+    """The panel of a session, which is a page by itself too."""
+
+    async def get(self, id: str) -> None:
+        session = await self.session(id)
+        if self.part == "start":
+            self.write_page("", DETAIL, session=session, starts_at=await self._start(session))
+            return
+        db, store = self.site.db, self.site.store
+        kernels, earlier, later, (history, _) = await asyncio.gather(
+            db(store.kernels, session.id),
+            db(store.dependencies, session.id),
+            db(store.dependents, session.id),
+            db(store.history_page, session.id, limit=NEWEST),
+        )
+        caller, owner, groups = self.caller, session.owner, session.owner_groups
+        self.write_page(
+            "backendai/pages/session.html", DETAIL,
+            session=session, kernels=kernels, depends_on=earlier, dependents=later,
+            checks=latest_checks(session, history), events=self.events(session),
+            can_end=not session.status.is_final and caller.may(DELETE, owner, groups),
+            can_rename=caller.may(START, owner, groups),
+            mine=owner == caller.name, page_of=self.page_of,
+            environment_of=environment_of(self.site),
+            tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,
+            server_url=self.server_url(session), shm=format_bytes(session.request.shm),
+        )  # fmt: skip
+
+    async def _start(self, session: Session) -> datetime | None:
+        if session.status is not Status.PENDING:
+            return None
+        return await self.service.estimates.of_session(self.site, self.caller.name, session)
+
+    def _apps(self, session: Session) -> Iterator[dict[str, str]]:
+        """What has a page inside a session that runs."""
+        if session.status is not Status.RUNNING or session.owner != self.caller.name:
+            return
+        server = self.server_url(session)
+        environment = self.site.catalog.environment(session.request.environment or "")
+        for app in environment.apps if environment else ():
+            if app.port is not None:
+                yield {"title": app.label, "icon": _icon(app), "href": _proxied(server, app.port)}
+        for port in session.request.preopen_ports:
+            yield {"title": f"Port {port}", "icon": "globe", "href": _proxied(server, port)}
+
+
+def _proxied(server: str, port: int) -> str:
+    return url_path_join(server, "proxy", str(port), "/")
+
+
+def _icon(app: App) -> str:
+    return {"tensorboard": "chart-line", "terminal": "terminal"}.get(app.name, "window-maximize")
+
+
+def latest_checks(session: Session, history: Sequence[HistoryEntry]) -> HistoryEntry | None:
+    """The newest row that says why a session that waits does; None for one that does not."""
+    if session.status not in IN_LINE:
+        return None
+    rows = (row for row in history if row.phase is Phase.SCHEDULE and row.sub_steps)
+    return next(rows, None)

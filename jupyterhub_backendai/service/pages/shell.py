@@ -1,0 +1,151 @@
+"""What is around every page: the Hub's `page.html`, as this process renders it, and its policy."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
+from jupyterhub._data import DATA_FILES_PATH
+from jupyterhub.utils import url_escape_path, url_path_join
+from tornado.escape import json_encode
+from tornado.web import StaticFileHandler
+from traitlets.config import Config
+
+from ..._data import data_paths
+from ...model.errors import ConfigurationError
+from ..handover import LOOK
+from . import words
+
+if TYPE_CHECKING:
+    from jupyterhub.services.auth import HubOAuth
+
+    from ..auth import Caller
+
+_SCRIPT = re.compile(r"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
+
+
+def look(config: Callable[[], Config]) -> Config:
+    """How the Hub's pages look, of the configuration that it handed over; nothing special where
+    that cannot be read, which is told elsewhere."""
+    try:
+        found: Config = config().get(LOOK, Config())
+    except ConfigurationError:
+        return Config()
+    return found
+
+
+class Shell:
+    """Renders templates as the Hub does: an admin's first, then ours, then the Hub's."""
+
+    def __init__(self, hub_auth: HubOAuth, look: Config) -> None:
+        self._hub_auth = hub_auth
+        self._host = str(hub_auth.hub_host)
+        self._prefix = str(hub_auth.hub_prefix)
+        self._vars: Mapping[str, Any] = look.get("template_vars", {})
+        templates, static = data_paths()
+        theirs = Path(DATA_FILES_PATH, "templates")
+        self.environment = Environment(
+            loader=ChoiceLoader([
+                PrefixLoader({"templates": FileSystemLoader(theirs)}, "/"),
+                FileSystemLoader([*look.get("template_paths", []), templates, theirs]),
+            ]),
+            autoescape=True,
+        )  # fmt: skip
+        self.environment.globals.update(words.GLOBALS)
+        self.environment.filters.update(words.FILTERS)
+        self.static = Static(Path(static, "backendai"))
+
+    def page(
+        self, template: str, caller: Caller | None, xsrf_token: str, **more: Any
+    ) -> tuple[str, str]:
+        """A page and its content security policy. `more` is what the template itself needs."""
+        context = self._context(caller, xsrf_token)
+        html = self.environment.get_template(template).render(**context, **more)
+        # The scripts that the Hub's or an admin's page has around ours. Ours has none: so what
+        # somebody got into a page by a name is none of these, and is not run.
+        shell = self.environment.get_template("page.html").render(**context)
+        return html, self._policy(shell)
+
+    def part(self, template: str, xsrf_token: str, **more: Any) -> str:
+        """A part of a page, by itself."""
+        found = self.environment.get_template(template)
+        return found.render(**self._addresses(), xsrf_token=xsrf_token, **more)
+
+    def _addresses(self) -> dict[str, Any]:
+        hub, service = f"{self._host}{self._prefix}", self._hub_auth.base_url
+        return {
+            "base_url": hub,
+            "prefix": os.environ.get("JUPYTERHUB_BASE_URL", "/"),
+            "service_url": service,
+            "asset": lambda name: url_path_join(service, self.static.path, name),
+        }
+
+    def _context(self, caller: Caller | None, xsrf_token: str) -> dict[str, Any]:
+        hub = f"{self._host}{self._prefix}"
+        files = {
+            "static_path": str(Path(DATA_FILES_PATH, "static")),
+            "static_url_prefix": url_path_join(hub, "static/"),
+        }
+
+        def static_url(path: str, include_version: bool = True) -> str:
+            # The Hub's own addresses, so that what a browser has of it is not loaded twice.
+            return str(StaticFileHandler.make_static_url(files, path, include_version))
+
+        return {
+            **self._vars,
+            **self._addresses(),
+            "caller": caller,
+            "user": None if caller is None else _User(caller.name),
+            "login_url": url_path_join(hub, "login"),
+            "logout_url": url_path_join(hub, "logout"),
+            "static_url": static_url,
+            "version_hash": "",
+            "parsed_scopes": {"admin-ui"} if caller is not None and caller.admin else set(),
+            "services": [],
+            "xsrf_token": xsrf_token,
+            "no_spawner_check": True,
+            "here": "",
+            "backendai_sessions": self._hub_auth.base_url,
+        }
+
+    def _policy(self, shell: str) -> str:
+        own = f"'self' {self._host}".strip()
+        hashes = {
+            base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+            for script in _SCRIPT.findall(shell)
+        }
+        scripts = " ".join(f"'sha256-{found}'" for found in sorted(hashes))
+        return (
+            f"default-src 'none'; script-src {own} {scripts}; style-src {own}; "
+            f"img-src {own} data:; font-src {own}; connect-src 'self'; form-action {own}; "
+            "base-uri 'none'; frame-ancestors 'none'"
+        )
+
+
+class _User:
+    """What the Hub's templates ask of who is signed in."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.escaped_name = url_escape_path(name)
+        self.json_escaped_name = json_encode(name)[1:-1]
+
+
+class Static:
+    """Our style sheets and scripts, below an address that changes with any of them, so that a
+    browser keeps them for good and never has some of an older version."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        digest = hashlib.sha256()
+        for path in sorted(root.rglob("*")):
+            if path.is_file():
+                digest.update(str(path.relative_to(root)).encode())
+                digest.update(path.read_bytes())
+        self.path = f"static/{digest.hexdigest()[:12]}"

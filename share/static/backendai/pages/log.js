@@ -1,0 +1,113 @@
+// A session's log: its end at first, then what comes. Only so many lines are kept on the page.
+import { Refused, at, refusal, xsrf } from "./api.js";
+
+const KEPT = 5000; // lines on the page
+const AGAIN = 3000; // ms until a log that broke off is followed again
+const TYPING = 300; // ms after a key until a search begins
+
+const $ = (name) => document.getElementById(`bk-${name}`);
+let reading = new AbortController(), typed = 0;
+
+const bottom = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 24;
+
+function say(text) {
+  $("log-said").textContent = text;
+}
+
+/** Adds text to the page, and takes the oldest lines away where there are too many. */
+function add(box, text) {
+  const down = bottom(box);
+  box.append(text);
+  while (box.childNodes.length > 1 && lines(box) > KEPT) box.firstChild.remove();
+  if (down) box.scrollTop = box.scrollHeight;
+}
+
+function lines(box) {
+  let count = 0;
+  for (const node of box.childNodes) {
+    node.lines ??= node.textContent.split("\n").length - 1;
+    count += node.lines;
+  }
+  return count;
+}
+
+function address(more = {}) {
+  const url = at(`api/sessions/${$("log").dataset.session}/logs`);
+  const wanted = { kernel: $("kernel").value, kind: $("kind")?.value, ...more };
+  for (const [name, value] of Object.entries(wanted)) if (value) url.searchParams.set(name, value);
+  return url;
+}
+
+async function* pieces(url, signal) {
+  const reply = await fetch(url, { headers: { "X-XSRFToken": xsrf }, signal });
+  if (!reply.ok) throw await refusal(reply);
+  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let piece; !(piece = await reader.read()).done; ) yield piece.value;
+}
+
+async function whole(box, signal) {
+  const follow = $("follow").checked && "live" in $("log").dataset;
+  box.textContent = "";
+  say(follow ? "Waiting for the log." : "");
+  for await (const text of pieces(address({ tail: $("log").dataset.tail, follow: follow ? "1" : "" }), signal)) {
+    say(follow ? "Live" : "");
+    add(box, document.createTextNode(text));
+  }
+  if (!box.textContent) say("Nothing was written.");
+  else say(follow ? "The log has come to its end." : "");
+}
+
+async function found(box, words, signal) {
+  box.textContent = "";
+  let rest = "", count = 0;
+  for await (const text of pieces(address({ search: words }), signal)) {
+    const hits = (rest + text).split("\n");
+    rest = hits.pop();
+    for (const hit of hits) {
+      const { number, line } = JSON.parse(hit);
+      const mark = document.createElement("span");
+      mark.className = "hit";
+      mark.dataset.number = number;
+      mark.textContent = `${line}\n`;
+      add(box, mark);
+      count += 1;
+    }
+    say(`${count} lines found so far`);
+  }
+  say(count ? `${count} ${count === 1 ? "line" : "lines"} found` : "No line has it.");
+}
+
+async function show() {
+  reading.abort();
+  const mine = (reading = new AbortController());
+  const box = $("lines"), words = $("search").value.trim();
+  $("download").href = address({ download: "1" });
+  $("follow").disabled = Boolean(words) || !("live" in $("log").dataset);
+  try {
+    await (words ? found(box, words, mine.signal) : whole(box, mine.signal));
+  } catch (error) {
+    if (mine.signal.aborted) return;
+    if (error instanceof Refused) say(error.message);
+    else {
+      say("The log broke off. Trying again.");
+      setTimeout(() => mine === reading && show(), AGAIN);
+    }
+  }
+}
+
+/** Begins, on the page of a log. */
+export function log() {
+  if (!$("log")) return;
+  const wanted = new URLSearchParams(location.search).get("kernel");
+  if (wanted && [...$("kernel").options].some((option) => option.value === wanted)) $("kernel").value = wanted;
+  for (const name of ["kernel", "kind", "follow"]) $(name)?.addEventListener("change", show);
+  $("search").addEventListener("input", () => {
+    clearTimeout(typed);
+    typed = setTimeout(show, TYPING);
+  });
+  $("search").form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    show();
+  });
+  show();
+}

@@ -1,0 +1,20 @@
+// Begins what the page needs: each module looks for its own markup, and does nothing without it.
+import { listen } from "./live.js";
+import { tell } from "./times.js";
+import { endings } from "./end.js";
+import { log } from "./log.js";
+import { notices } from "./notices.js";
+import { panel } from "./panel.js";
+import { selection } from "./select.js";
+import { session } from "./session.js";
+import { tab } from "./tab.js";
+
+tell();
+endings();
+selection();
+session();
+panel();
+log();
+notices();
+tab();
+listen();

@@ -1,0 +1,60 @@
+// The panel beside the list: a session's page, without leaving the list. Without it the links lead there.
+import { Refused, page, part, trouble } from "./api.js";
+import { fetchLate } from "./session.js";
+import { tell } from "./times.js";
+
+const PART = "detail";
+let shown = null, opener = null;
+
+const side = () => document.getElementById("bk-side");
+
+async function open(address, push = true) {
+  const node = side(), body = node.querySelector("[data-from], .offcanvas-body");
+  try {
+    body.innerHTML = await part(PART, address);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    trouble(error.message);
+    return;
+  }
+  body.dataset.from = address;
+  body.dataset.part = PART;
+  tell(body);
+  fetchLate(body);
+  node.setAttribute("aria-label", body.querySelector("h1").textContent);
+  if (push) history.pushState({ panel: address }, "", address);
+  shown ??= new bootstrap.Offcanvas(node);
+  shown.show();
+}
+
+function closed() {
+  const body = side().querySelector(".offcanvas-body");
+  delete body.dataset.part;
+  body.replaceChildren();
+  if (history.state?.panel) history.back();
+  opener?.focus();
+}
+
+/** Begins, where there is a list with a panel. */
+export function panel() {
+  const node = side();
+  if (!node) return;
+  const list = page.dataset.list = location.href;
+  document.querySelector("[data-part=list]").dataset.from = list;
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest(".bk-list [data-panel]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    opener = link;
+    open(link.href);
+  });
+  node.addEventListener("hidden.bs.offcanvas", closed);
+  // Bootstrap listens inside it only, where the focus is not before it has slid in.
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && node.matches(".show, .showing")) shown.hide();
+  });
+  window.addEventListener("popstate", (event) => {
+    if (event.state?.panel) open(event.state.panel, false);
+    else shown?.hide();
+  });
+}

@@ -1,0 +1,155 @@
+"""One session: its panel, its history, its log."""
+
+from __future__ import annotations
+
+from playwright.async_api import expect
+
+from jupyterhub_backendai.model.status import Phase, Result, Status
+from jupyterhub_backendai.site.clock import utcnow
+
+from ...service.running import keep_log
+from .conftest import Open
+from .sample import Sample
+
+GPU = {"resource_group": "gpu-lab", "preset": "gpu-small"}
+
+
+async def test_a_session_that_waits_says_why_and_until_when(sample: Sample, visit: Open) -> None:
+    made = await sample.all("alice")
+    page = await visit(f"sessions/{made['lab4-attention'].id}")
+    why = page.get_by_role("region", name="In line, #1")
+    await expect(why).to_contain_text("Waiting for 1 FGPU: none is free")
+    await expect(why).to_contain_text("Starts at about")  # comes late: it takes its time
+    passed = why.get_by_role("img", name="Passed", exact=True)
+    await expect(passed).to_have_count(7)
+    await expect(why.get_by_role("img", name="Not passed")).to_have_count(1)
+
+
+async def test_a_job_that_fails_with_3_shows_the_3(sample: Sample, visit: Open) -> None:
+    made = await sample.all("alice")
+    page = await visit(f"sessions/{made['nightly'].id}")
+    await expect(page.get_by_role("region", name="Why it ended")).to_contain_text("exit code 3")
+    await expect(page.locator("header .bk-tag.why")).to_have_text("exit code 3")
+    await expect(page.locator("header .bk-tag.bad")).to_have_text("Failure")
+    await expect(page.get_by_role("link", name="Start again")).to_be_visible()
+
+
+async def test_rename_in_place(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.run("alice", "before", 5)
+    await sample.run("alice", "taken", 4)
+    page = await visit(f"sessions/{session.id}")
+    await page.get_by_role("button", name="Rename before").click()
+    field = page.get_by_role("textbox", name="New name")
+    await expect(field).to_be_focused()
+    await field.fill("x y")
+    await field.press("Enter")
+    await expect(page.get_by_role("alert").filter(has_text="at least 4 characters")).to_be_visible()
+    await expect(field).to_be_focused()
+    await field.fill("taken")
+    await field.press("Enter")
+    await expect(page.get_by_role("alert").filter(has_text="taken")).to_be_visible()
+    await field.fill("after")
+    await field.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("after")
+    await expect(page.get_by_role("button", name="Rename after")).to_be_focused()
+    assert sample.store.get(session.id).name == "after"
+
+
+async def test_a_name_that_somebody_else_changed_meanwhile(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.run("alice", "before", 5)
+    page = await visit(f"sessions/{session.id}")
+    await page.get_by_role("button", name="Rename before").click()
+    field = page.get_by_role("textbox", name="New name")
+    await page.route("**/api/events*", lambda route: route.abort())
+    await page.route("**/sessions/*?part=detail", lambda route: route.abort())
+    sample.store.rename(session.id, "theirs")
+    await field.fill("mine")
+    await field.press("Enter")
+    await expect(page.get_by_role("alert").filter(has_text="Somebody changed it")).to_be_visible()
+    assert sample.store.get(session.id).name == "theirs"
+
+
+async def test_the_panel_opens_beside_the_list_and_goes_back(sample: Sample, visit: Open) -> None:
+    made = await sample.all("alice")
+    page = await visit("")
+    before = page.url
+    await page.get_by_role("link", name="thesis-finetune", exact=True).click()
+    panel = page.get_by_role("dialog", name="thesis-finetune")
+    await expect(panel).to_contain_text("python train.py --epochs 40")
+    assert page.url.endswith(f"sessions/{made['thesis-finetune'].id}")
+    sample.store.rename(made["thesis-finetune"].id, "renamed")
+    await expect(panel.get_by_role("heading", level=1)).to_have_text("renamed")
+    await page.go_back()
+    await expect(panel).to_be_hidden()
+    await expect(page).to_have_url(before)
+    await page.go_forward()
+    await expect(page.get_by_role("dialog")).to_contain_text("python train.py")
+    await page.keyboard.press("Escape")
+    await expect(page.get_by_role("dialog")).to_be_hidden()
+    await expect(page).to_have_url(before)
+
+
+async def test_the_history_filters_sorts_and_shows_steps(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.submit("alice", "oddly", 30)
+    sample.place(30)
+    sample.store.retry_or_give_up(
+        session.id, phase=Phase.START, error_code="agent_unreachable",
+        reason="An agent did not answer, so we try another.", now=utcnow(),
+    )  # fmt: skip
+    sample.place()
+    sample.advance(session, Status.PREPARING, Status.CREATING, Status.RUNNING)
+    page = await visit(f"sessions/{session.id}/history")
+    rows = page.locator(".bk-history > tbody")
+    total = await rows.count()
+    assert total == len(sample.store.history(session.id))
+    await page.get_by_label("Result").select_option(Result.NEED_RETRY.value)
+    await page.get_by_role("button", name="Filter").click()
+    await expect(rows).to_have_count(1)
+    await expect(rows).to_contain_text("agent_unreachable")
+    assert "result=NEED_RETRY" in page.url
+    await page.get_by_role("link", name="Clear").click()
+    await expect(rows).to_have_count(total)
+    await page.get_by_role("link", name="Phase").click()
+    await expect(rows.first).to_contain_text("submit")
+    steps = page.locator("details").first
+    await steps.locator("summary").click()
+    await expect(steps).to_contain_text("check_limits")
+    time = page.get_by_role("img", name="In line")
+    assert "Being started" in str(await time.get_attribute("aria-label"))
+
+
+async def test_the_log_is_shown_searched_and_downloaded(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.run("alice", "writes", 5)
+    sample.end(session, "user_requested", "You ended it.")
+    lines = [f"line {number}\n" for number in range(3000)]
+    keep_log(sample.running, session.id, "".join(lines).encode(), b"<b>bold</b> \xff\n")
+    page = await visit(f"sessions/{session.id}/log")
+    box = page.get_by_role("log", name="Lines")
+    await expect(box).to_contain_text("<b>bold</b>")
+    text = await box.inner_text()
+    assert "line 2999" in text
+    assert "line 999\n" not in text  # only its end at first
+    await page.get_by_role("searchbox").fill("line 17")
+    await expect(page.get_by_role("status").filter(has_text="111 lines found")).to_be_visible()
+    await page.get_by_role("searchbox").fill("nowhere")
+    await expect(page.get_by_text("No line has it.")).to_be_visible()
+    async with page.expect_download() as waiting:
+        await page.get_by_role("link", name="Download").click()
+    path = await (await waiting.value).path()
+    assert path.read_text().splitlines()[0] == "line 0"
+
+
+async def test_somebody_elses_is_not_there(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.run("alice", "mine", 5)
+    for path in ("", "/history", "/log", "/end"):
+        page = await visit(f"sessions/{session.id}{path}", "bob")
+        await expect(page.locator("main")).to_contain_text("There is no such session.")
+        assert "mine" not in await page.locator("main").inner_text()
+    page = await visit(f"sessions/{session.id}", "admin")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("mine")
+    await expect(page.get_by_role("link", name="Open Jupyter")).to_have_count(0)
