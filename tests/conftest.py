@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -17,10 +18,15 @@ settings.register_profile("thorough", settings.get_profile("ours"), max_examples
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ours"))
 
 
+# Folders with files that take minutes, most of it waiting for servers.
+LONGEST = ["hub", "dockerspawner", "faults", "singleuser", "browser", "engine", "store"]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for servers comes first, so that no worker is alone with it at the end."""
-    items.sort(key=_weight, reverse=True)
+    """The longest files come first, so that no worker is alone with one at the end."""
+    items.sort(key=_place)
 
 
-def _weight(item: pytest.Item) -> tuple[bool, bool]:
-    return item.get_closest_marker("docker") is not None, "/hub/" in item.nodeid
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
