@@ -11,7 +11,8 @@ export PYTHON
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 setup := share/setup
 # Tests mostly wait for servers to start; a file stays with one worker, which has one Hub for it.
-WORKERS ?= -n 3 --dist loadfile
+# Files are given out in the order of tests/conftest.py.
+WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
 code := jupyterhub_backendai tests examples share $(wildcard benchmarks docs)
 
 .PHONY: help

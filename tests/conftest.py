@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+# Tests start hundreds of Pythons: where this is set, each would compile our code anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A slow moment of the machine is no defect: bounds on time are told by the tests that mean them.
 settings.register_profile("ours", deadline=None, print_blob=True, max_examples=50)
 # HYPOTHESIS_PROFILE=thorough looks for longer, as one does after a change of the rules.
 settings.register_profile("thorough", settings.get_profile("ours"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ours"))
+
+
+# Folders with files that take minutes, most of it waiting for servers.
+LONGEST = ["hub", "dockerspawner", "faults", "singleuser", "browser", "engine", "store"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files come first, so that no worker is alone with one at the end."""
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(Path(__file__).parent).parts[0]
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)

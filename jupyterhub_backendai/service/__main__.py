@@ -13,6 +13,7 @@ from tornado.httpserver import HTTPServer
 
 from .app import Service
 from .handover import VARIABLE, unpack
+from .keeper import URL
 from .listening import listen
 
 ORPHANED = 1.0  # seconds between two looks at whether our keeper is there
@@ -27,7 +28,7 @@ async def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     orphaned = asyncio.ensure_future(_until_orphaned(os.getppid(), stop))
-    await listen(server, os.environ["JUPYTERHUB_SERVICE_URL"])
+    await listen(server, os.environ[URL])
     service.start()
     await stop.wait()
     orphaned.cancel()

@@ -4,6 +4,9 @@
 
 This is what the Hub runs, for the Hub looks at its services every half minute only. The standard
 library alone, so that it is small and has little that could fail.
+
+It opens the service's port for it. Until the service has read its code, who calls waits for the
+answer instead of being refused and trying again later, the Hub at its start above all.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ import logging
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from urllib.parse import urlsplit
 
+URL = "JUPYTERHUB_SERVICE_URL"
+SOCKETS = "BACKENDAI_SOCKETS"  # the variable with the numbers of the sockets that it opened
 FIRST_WAIT = 0.5  # seconds before a service that ended is started again
 LONGEST_WAIT = 10.0  # seconds; each end that comes early doubles the wait up to this
 STEADY = 5.0  # seconds after which an end is no early one: it did start
@@ -48,7 +56,7 @@ class Keeper:
         wait = FIRST_WAIT
         while not self.ending:
             began = time.monotonic()
-            with subprocess.Popen(self.command) as process:
+            with self._start() as process:
                 self._attend(process)
             if self.ending:
                 return
@@ -59,6 +67,14 @@ class Keeper:
             while not self.ending and (left := until - time.monotonic()) > 0:
                 self._wait(left)
             wait = min(2 * wait, LONGEST_WAIT)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        """The command, as the only one that has its port: when it ends, nobody waits for it."""
+        with ExitStack() as stack:
+            opened = [stack.enter_context(one) for one in _listen(os.environ.get(URL, ""))]
+            numbers = [one.fileno() for one in opened]
+            environment = {**os.environ, SOCKETS: " ".join(map(str, numbers))}
+            return subprocess.Popen(self.command, pass_fds=numbers, env=environment)
 
     def _attend(self, process: subprocess.Popen[bytes]) -> None:
         """Until it has ended: by itself, or because we are to end."""
@@ -80,6 +96,22 @@ class Keeper:
         if os.getppid() != self._parent and not self.ending:
             log.warning("The Hub is gone; the sessions service ends")
             self.ending = True
+
+
+def _listen(url: str) -> list[socket.socket]:
+    """Sockets that listen at `url`; none where that cannot be: the service tells why."""
+    place = urlsplit(url)
+    opened: list[socket.socket] = []
+    try:
+        if place.hostname:
+            kind = socket.SOCK_STREAM
+            for found in socket.getaddrinfo(place.hostname, place.port or 80, type=kind):
+                opened.append(socket.create_server(found[4][:2], family=found[0]))
+    except OSError:
+        for one in opened:
+            one.close()
+        return []
+    return opened
 
 
 def _how(process: subprocess.Popen[bytes]) -> str:

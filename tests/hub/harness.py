@@ -10,7 +10,6 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +21,8 @@ from typing import Any, TypeVar
 import aiohttp
 import docker
 import requests
+
+from .forked import ForkedHub
 
 T = TypeVar("T")
 IMAGE = "backendai-demo:latest"
@@ -81,13 +82,14 @@ def free_port() -> int:
 
 def wait_for(what: str, check: Callable[[], T], timeout: float = 60) -> T:
     """The first true value of `check`; fails with `what` and the last value after `timeout`."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
     value: Any = None
-    while time.monotonic() < deadline:
+    while (waited := time.monotonic() - began) < timeout:
         value = check()
         if value:
             return value
-        time.sleep(0.05)
+        # Each look costs those who are waited for: less often the longer it takes anyway.
+        time.sleep(min(max(waited / 10, 0.05), 0.2))
     raise AssertionError(f"waited {timeout} s for {what}; last: {value!r}")
 
 
@@ -99,7 +101,7 @@ class Hub:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     extra: str = ""
     after: str = ""
-    command: list[str] = field(default_factory=lambda: [sys.executable, "-m", "jupyterhub"])
+    command: list[str] | None = None  # by itself the Hub of this Python
     environment: Mapping[str, str] = field(default_factory=dict)
     service: bool = True
 
@@ -107,7 +109,7 @@ class Hub:
         self.port, self.proxy_port, self.hub_port = free_port(), free_port(), free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.service_port = free_port() if self.service else 0
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedHub | None = None
         self.api = requests.Session()
         self.api.headers["Authorization"] = f"token {TOKEN}"
         self.docker = docker.from_env()
@@ -142,16 +144,20 @@ class Hub:
         return path
 
     def start(self, wait: bool = True) -> Hub:
-        config = self.write_config()
-        self.log = open(self.directory / "hub.log", "ab")  # noqa: SIM115 - open while it runs
-        self.process = subprocess.Popen(
-            [*self.command, "-f", str(config)],
-            cwd=self.directory,
-            stdout=self.log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **self.environment},
-            start_new_session=True,
-        )
+        config, log = self.write_config(), self.directory / "hub.log"
+        environment = {**os.environ, **self.environment}
+        if self.command is None:
+            self.process = ForkedHub(config, log, environment)
+        else:
+            with open(log, "ab") as output:
+                self.process = subprocess.Popen(
+                    [*self.command, "-f", str(config)],
+                    cwd=self.directory,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    start_new_session=True,
+                )
         if wait:
             wait_for("the Hub to answer", self._answers)
         return self

@@ -22,6 +22,13 @@ pytestmark = [
 ]
 ROOM = {"cpu": 4, "mem": "8g"}  # what the admin says: the test does not depend on the machine
 MOST = {"resources": {"cpu": 3, "mem": "1g"}}
+# The Hub's process puts things right every few seconds instead of every half minute, and a request
+# for a start that takes longer is answered soon.
+EXTRA = """
+from jupyterhub_backendai.site import reconcile
+reconcile.INTERVAL = 5
+c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 2}
+"""
 HALF = {"resources": {"cpu": 0.5, "mem": "512m"}}
 
 
@@ -39,7 +46,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
 def hub(engine: SecondEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     """A Hub with both; each agent's containers reach it at the address of their own bridge."""
     directory = tmp_path_factory.mktemp("hub")
-    hub = Hub(directory)
+    hub = Hub(directory, extra=EXTRA)
     gateway = _gateways(hub.docker.networks.get("bridge").attrs)[0]
     hub.settings = {
         # By itself the Hub takes its machine's name, which need not resolve.

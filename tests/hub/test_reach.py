@@ -58,7 +58,8 @@ def test_no_image_to_test_with(tmp_path: Path) -> None:
 def test_no_engine_at_all(tmp_path: Path) -> None:
     """The Hub comes up and says what is missing; who launches something is told too."""
     socket = f"unix://{tmp_path}/nobody.sock"
-    hub = Hub(tmp_path, settings=CHECKED, environment={"DOCKER_HOST": socket})
+    soon = 'c.JupyterHub.tornado_settings = {"slow_spawn_timeout": 2}'  # it waits in line anyway
+    hub = Hub(tmp_path, settings=CHECKED, extra=soon, environment={"DOCKER_HOST": socket})
     try:
         hub.start()
         wait_for("the note", lambda: "Agent local is not available" in hub.log_text())

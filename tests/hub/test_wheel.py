@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from importlib.metadata import Distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from .harness import Hub, running, wait_for
 from .visitor import sign_in
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
+NAME = "jupyterhub-backendai"
 PIP = ["-m", "pip", "--disable-pip-version-check", "--quiet"]
 FACTS = """\
 import importlib.metadata, pathlib
@@ -51,18 +56,53 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Python of an environment with nothing in it but the wheel and what the wheel asks for.
 
-    Nothing is borrowed from the environment of the tests but the versions: only so does a
-    dependency that the wheel forgets show.
+    The packages are those of the tests' environment, which pip would only copy, but no more of
+    them than were asked for: only so does a dependency that the wheel forgets show.
     """
-    directory = tmp_path_factory.mktemp("empty")
-    run(sys.executable, "-m", "venv", directory / "venv", cwd=directory)
-    frozen = run(sys.executable, *PIP, "freeze", "--exclude-editable", cwd=directory)
-    (directory / "versions").write_text(
-        "".join(f"{line}\n" for line in frozen.splitlines() if "==" in line)
-    )
-    python = directory / "venv" / "bin" / "python"
-    run(python, *PIP, "install", "--no-compile", "-c", directory / "versions", wheel, cwd=directory)
+    prefix = tmp_path_factory.mktemp("empty") / "venv"
+    run(sys.executable, "-m", "venv", "--without-pip", prefix, cwd=prefix.parent)
+    python = prefix / "bin" / "python"
+    pip = [sys.executable, *PIP[:2], "--python", python, *PIP[2:]]
+    run(*pip, "install", "--no-deps", "--no-index", wheel, cwd=prefix.parent)
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = Path(run(python, "-c", code, cwd=prefix).strip())
+    (own,) = importlib.metadata.distributions(name=NAME, path=[str(site)])
+    for distribution in asked_for(own):
+        link(distribution, site, prefix)
+    run(*pip, "check", cwd=prefix)
     return python
+
+
+def asked_for(first: Distribution) -> list[Distribution]:
+    """What a distribution needs, and what that needs, and so on, from the tests' environment."""
+    found: dict[str, Distribution] = {}
+    seen, waiting = set(), [(first, "")]
+    while waiting:
+        of, extra = waiting.pop()
+        for requirement in map(Requirement, of.requires or ()):
+            if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+                continue
+            name = canonicalize_name(requirement.name)
+            found[name] = importlib.metadata.distribution(name)
+            for wanted in {(name, each) for each in ("", *requirement.extras)} - seen:
+                seen.add(wanted)
+                waiting.append((found[name], wanted[1]))
+    return list(found.values())
+
+
+def link(distribution: Distribution, site: Path, prefix: Path) -> None:
+    """Its modules and its data files; scripts would start the Python that they came with."""
+    for file in distribution.files or ():
+        there = Path(distribution.locate_file(file)).resolve()
+        if file.parts[0] != "..":
+            here, there = site / file.parts[0], Path(distribution.locate_file(file.parts[0]))
+        elif "share" in file.parts:
+            here = prefix.joinpath(*file.parts[file.parts.index("share") :])
+        else:
+            continue
+        if file.parts[0] != "__pycache__" and not here.exists():
+            here.parent.mkdir(parents=True, exist_ok=True)
+            here.symlink_to(there)
 
 
 @pytest.fixture(scope="module")

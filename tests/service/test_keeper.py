@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -107,6 +108,53 @@ def test_it_ends_where_the_hub_was_killed(tmp_path: Path) -> None:
         service = kept.until(1)
         process.kill()
     wait_for("the service to be gone", lambda: gone(service), 20)
+
+
+# A service that begins to answer once it is told by a file that is there.
+SLOW = f"""
+import os, socket, sys, time
+while not os.path.exists(sys.argv[1] + ".go"):
+    time.sleep(0.01)
+for number in os.environ["{keeper.SOCKETS}"].split():
+    caller, _ = socket.socket(fileno=int(number)).accept()
+    caller.sendall(b"here")
+    caller.close()
+"""
+
+
+def test_who_calls_a_service_that_starts_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And who calls one that ended is refused, rather than kept waiting for the next."""
+    place = ("127.0.0.1", free_port())
+    monkeypatch.setenv(keeper.URL, f"http://{place[0]}:{place[1]}/services/backendai/")
+
+    def caller() -> socket.socket | None:
+        with suppress(ConnectionRefusedError):
+            return socket.create_connection(place, timeout=20)
+        return None
+
+    kept = Kept(tmp_path, SLOW)
+    with running(kept) as process:
+        with wait_for("the port", caller) as call:
+            (tmp_path / "pids.go").touch()
+            assert call.recv(10) == b"here"
+        service = kept.until(1)
+        process.send_signal(signal.SIGSTOP)  # so that there is no next one yet
+        os.kill(service, signal.SIGKILL)
+        with socket.socket() as probe:
+            wait_for("it to be refused", lambda: probe.connect_ex(place) == errno.ECONNREFUSED)
+
+
+def test_the_service_itself_finds_out_that_its_port_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        monkeypatch.setenv(keeper.URL, f"http://127.0.0.1:{holder.getsockname()[1]}")
+        kept = Kept(tmp_path, f"assert os.environ['{keeper.SOCKETS}'] == ''")
+        with running(kept):
+            kept.until(1)
+            assert len(kept.pids()) == 1
 
 
 def test_the_service_ends_whatever_a_thread_of_it_is_at(tmp_path: Path) -> None:
