@@ -48,12 +48,13 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
 
     async def visit(
         path: str, who: str = "alice", *, width: int = 1280, height: int = 900,
-        dark: bool = False, js: bool = True,
+        dark: bool = False, js: bool = True, policy: bool = True,
     ) -> Page:  # fmt: skip
         context = await browser.new_context(
             color_scheme="dark" if dark else "light",
             java_script_enabled=js,
             reduced_motion="reduce",
+            bypass_csp=not policy,  # axe puts styles into the page
             viewport={"width": width, "height": height},
             extra_http_headers={"Authorization": f"token {service.tokens[who]}"},
         )

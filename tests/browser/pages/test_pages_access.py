@@ -1,0 +1,92 @@
+"""For everybody: axe, narrow screens, and what a page weighs. With SCREENSHOTS set to a folder, how
+each page looks is kept there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+
+from jupyterhub_backendai.store import Session
+
+from .conftest import Open
+from .sample import Sample
+
+Made = Mapping[str, Session]
+PAGES: dict[str, Callable[[Made], str]] = {
+    "sessions": lambda made: "",
+    "finished": lambda made: "?state=over",
+    "session": lambda made: f"sessions/{made['thesis-finetune'].id}",
+    "waiting": lambda made: f"sessions/{made['lab4-attention'].id}",
+    "failed": lambda made: f"sessions/{made['nightly'].id}",
+    "history": lambda made: f"sessions/{made['lab4-attention'].id}/history",
+    "log": lambda made: f"sessions/{made['nightly'].id}/log",
+    "end": lambda made: f"sessions/{made['lab3-cnn'].id}/end",
+    "notices": lambda made: "notices",
+}
+MOST = 150 * 1024  # bytes that a page may load over what the Hub's own pages do
+BAD = ("serious", "critical")
+
+
+async def problems(page: Any) -> list[str]:
+    found = (await Axe().run(page)).response["violations"]
+    return [
+        f"{one['id']}: {node['html'][:120]}" for one in found if one["impact"] in BAD
+        for node in one["nodes"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_no_page_shuts_anybody_out(sample: Sample, visit: Open, dark: bool) -> None:
+    made = await sample.all("alice")
+    folder = os.environ.get("SCREENSHOTS")
+    wrong: dict[str, list[str]] = {}
+    for name, path in PAGES.items():
+        for width in (1280, 390):
+            page = await visit(path(made), dark=dark, width=width, policy=False)
+            await page.wait_for_load_state("networkidle" if name == "log" else "load")
+            await page.evaluate("document.fonts.ready")
+            if found := await problems(page):
+                wrong[f"{name} at {width}"] = found
+            wide = await page.evaluate("document.documentElement.scrollWidth")
+            if wide > width:
+                wrong[f"{name} is too wide"] = [f"{wide} at {width}"]
+            if folder:
+                look = f"{name}{'-phone' if width == 390 else ''}{'-dark' if dark else ''}"
+                await page.screenshot(path=f"{folder}/{look}.png", full_page=True)
+            await page.context.close()
+    assert not wrong
+
+
+async def test_what_opens_over_a_page(sample: Sample, visit: Open) -> None:
+    await sample.all("alice")
+    page = await visit("", policy=False)
+    await page.get_by_role("link", name="lab4-attention", exact=True).click()
+    await page.get_by_role("dialog", name="lab4-attention").get_by_text("Starts at").wait_for()
+    assert not await problems(page)
+    await page.keyboard.press("Escape")
+    await page.get_by_role("link", name="Terminate lab3-cnn").first.click()
+    assert not await problems(page)
+    await page.keyboard.press("Escape")
+    await page.get_by_role("button", name="Notifications, 8 new").click()
+    assert not await problems(page)
+
+
+async def test_what_a_page_weighs(sample: Sample, visit: Open) -> None:
+    """Its own bytes, each once, without what the Hub's pages load as well."""
+    made = await sample.all("alice")
+    for name, path in PAGES.items():
+        page = await visit(path(made))
+        await page.wait_for_load_state("load")
+        own = await page.evaluate(
+            """() => performance.getEntriesByType("resource").concat(
+                performance.getEntriesByType("navigation"))
+              .filter((each) => !each.name.includes("/hub/") && !each.name.includes("/api/"))
+              .map((each) => [each.name, each.decodedBodySize])"""
+        )
+        assert sum(size for _, size in own) < MOST, (name, own)
+        assert any("idiomorph" in each for each, size in own if size), own
+        await page.context.close()
