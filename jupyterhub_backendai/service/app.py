@@ -25,6 +25,7 @@ from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
+from .pages.admin import AdminPage
 from .pages.base import Asset, Callback, Page
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
@@ -57,6 +58,7 @@ HANDLERS: dict[str, type[Handler]] = {
 # The pages, by their addresses below the prefix.
 PAGES: dict[str, type[Page]] = {
     "": SessionsPage,
+    "admin": AdminPage,
     "notices": NoticesPage,
     "sessions/{id}": DetailPage,
     "sessions/{id}/end": EndPage,

@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictBool,
+    StrictInt,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -237,10 +238,19 @@ def _by(rule: Callable[[str], str]) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Rename(Part):
-    """A new name."""
+class Change(Part):
+    """What is to be changed of a session: its name, or its place in line by its priority."""
 
-    name: Annotated[str, Field(min_length=1), _by(check_session_name)]
+    name: Annotated[str, Field(min_length=1), _by(check_session_name)] | None = None
+    priority: Annotated[StrictInt, Field(ge=0, le=100)] | None = Field(
+        default=None, description="Of one that waits; for whoever may start everybody's sessions."
+    )
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Change:
+        if self.name is None and self.priority is None:
+            raise PydanticCustomError("missing", "Write a name or a priority.")
+        return self
 
 
 class Page(Part):

@@ -93,8 +93,8 @@ CALLS: tuple[Call, ...] = (
         query=queries.LookQuery, reply=schemas.SessionDetail, errors=(429,),
     ),
     Call(
-        "rename", "PATCH", ONE, "Gives a session another name.", Who.OWNER, START,
-        body=schemas.Rename, reply=schemas.SessionDetail, errors=(409, 412), headers=IF_MATCH,
+        "change", "PATCH", ONE, "Gives a session another name or priority.", Who.OWNER, START,
+        body=schemas.Change, reply=schemas.SessionDetail, errors=(409, 412), headers=IF_MATCH,
     ),
     Call(
         "end", "DELETE", ONE,

@@ -16,7 +16,7 @@ from .errors import NotFound
 from .records import Kernel, Session, SessionResult, kernel_of, session_of
 from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS
 
-Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at"]
+Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at", "position"]
 
 _ALL = SESSIONS.c
 _OF_ID = select(SESSIONS).where(_ALL.id == bindparam("of"))
@@ -51,7 +51,9 @@ _ORDERS: dict[str, ColumnElement[Any]] = {
     "status": _ALL.status,
     "priority": _ALL.priority,
     "ended_at": _ALL.ended_at,
+    "position": _ALL.position,
 }
+_MAY_BE_EMPTY = {"ended_at", "position"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,7 @@ def page(
     total = db.scalar(select(func.count()).select_from(SESSIONS).where(*conditions)) or 0
     key = _ORDERS[order]
     ordered = [key.desc(), _ALL.id.desc()] if descending else [key, _ALL.id]
-    if order == "ended_at":  # the one that may be empty, which databases sort differently
+    if order in _MAY_BE_EMPTY:  # which databases sort differently
         ordered = [key.is_(None), *ordered]
     # First the ids, then the rows: what is sorted and skipped is not carried along.
     ids = db.scalars(

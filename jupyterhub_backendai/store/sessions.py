@@ -307,15 +307,24 @@ def advance(
     return move_held(db, session, outcome, now=now)
 
 
-def rename(db: Connection, session_id: str, name: str, version: int | None) -> Session:
-    """Changes the name that the owner reads. Raises `NotFound`, `Changed`, `RequestError`."""
+def change(
+    db: Connection, session_id: str, name: str | None, priority: int | None, version: int | None
+) -> Session:
+    """Changes the name that the owner reads, or the priority; what is None stays. Raises
+    `NotFound`, `Changed`, `RequestError`."""
     session = locked(db, session_id, version)
-    if session.name == name:
-        return session
-    others = db.scalars(_NAMES, {"whose": session.owner, "names": [name]})
-    if not session.status.is_final and others.first() is not None:
-        raise RequestError([name_in_use(name)])
-    return _change(db, session, name=name, version=session.version + 1)
+    new: dict[str, Any] = {}
+    if name not in (None, session.name):
+        others = db.scalars(_NAMES, {"whose": session.owner, "names": [name]})
+        if not session.status.is_final and others.first() is not None:
+            raise RequestError([name_in_use(str(name))])
+        new["name"] = name
+    if priority not in (None, session.priority):
+        if session.status is not Status.PENDING:
+            message = "It does not wait any more, so it has no place in line."
+            raise RequestError([FieldError("priority", "not_pending", message, Kind.CONFLICT)])
+        new["priority"] = priority
+    return _change(db, session, **new, version=session.version + 1) if new else session
 
 
 def place(

@@ -220,14 +220,27 @@ class Store(ServiceCalls):
             outcome = Outcome(phase, result, status, None, error_code, message, sub_steps)
             history.record(db, session_id, outcome, now)
 
-    def rename(self, session_id: str, name: str, version: int | None = None) -> Session:
-        """Changes the name that the owner reads. Raises `NotFound`, `RequestError` (`in_use`);
-        `Changed` where the session has another version than the one given."""
+    def change(
+        self,
+        session_id: str,
+        name: str | None = None,
+        priority: int | None = None,
+        version: int | None = None,
+    ) -> Session:
+        """Changes the name that the owner reads, or how soon it is its turn; None stays. Raises
+        `NotFound`; `RequestError` for a name in use, and for the priority of one that does not
+        wait; `Changed` where the session has another version than the one given."""
         try:
             with self._write() as db:
-                return sessions.rename(db, session_id, name, version)
+                return sessions.change(db, session_id, name, priority, version)
         except IntegrityError:
+            if name is None:
+                raise
             raise RequestError([sessions.name_in_use(name)]) from None
+
+    def rename(self, session_id: str, name: str, version: int | None = None) -> Session:
+        """Changes the name alone; see `change`."""
+        return self.change(session_id, name, None, version)
 
     def claim(self, session_id: str, driver: str, *, held_by: str | None = None) -> Session | None:
         """Makes `driver` (the id of a process run) the one that works on a session.

@@ -21,7 +21,7 @@ PEOPLE = (
 BODIES: dict[str, Any] = {
     "launch": {"owner": "alice"},
     "estimate": {"owner": "alice"},
-    "rename": {"name": "renamed"},
+    "change": {"name": "renamed"},
     "changeLaunch": {"pinned": True},
 }
 

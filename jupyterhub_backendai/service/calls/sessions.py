@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from ...model.status import FINAL, LIVE, Status
 from ...site.runtime import Site
 from ...store import Changed, Filter, HistoryFilter, NotFound, Session
-from ..auth import READ, SCOPES, Caller
+from ..auth import READ, SCOPES, START, Caller
 from ..base import Handler, Refused, not_found
 from ..ending import end
 from ..etags import etag, matches
@@ -19,11 +19,11 @@ from ..launching import context_of, launch
 from ..owners import whose
 from ..queries import EndQuery, HistoryQuery, LookQuery, PageQuery, SessionQuery
 from ..schemas import (
+    Change,
     HistoryPage,
     HistoryRow,
     Launched,
     Page,
-    Rename,
     SessionDetail,
     SessionPage,
     SessionRow,
@@ -79,9 +79,17 @@ class SessionHandler(Listing):
 
     async def patch(self, id: str) -> None:
         session = await self.session(id)
-        name = self.read_body(Rename).name
+        wanted = self.read_body(Change)
         version = self.wanted_version(session)
-        await self.show(await self.site.db(self.site.store.rename, session.id, name, version))
+        if wanted.priority is not None and not self.caller.may_all(START):
+            message = "The order of the line is for those who may start everybody's sessions."
+            raise Refused(403, "not_yours", message, "priority")
+        session = await self.site.db(
+            self.site.store.change, session.id, wanted.name, wanted.priority, version
+        )
+        if wanted.priority is not None:
+            self.site.queue.kick()
+        await self.show(session)
 
     async def delete(self, id: str) -> None:
         session = await self.session(id)

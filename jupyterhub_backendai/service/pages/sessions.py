@@ -111,8 +111,8 @@ async def left_to(site: Site, caller: Caller) -> list[dict[str, Any]]:
     bars = []
     for name in SLOT_NAMES:
         most = getattr(limits, name)
-        if name in _SLOTS and most:
-            bars.append(_bar(name, getattr(used, name), most))
+        if most:
+            bars.append(slot_bar(name, getattr(used, name), most, "left"))
     most = limits.sessions
     if most:
         bars.append({
@@ -122,13 +122,14 @@ async def left_to(site: Site, caller: Caller) -> list[dict[str, Any]]:
     return bars
 
 
-def _bar(name: str, used: int, most: int) -> dict[str, Any]:
+def slot_bar(name: str, used: int, most: int, rest: str) -> dict[str, Any]:
+    """A bar of one slot, and how much of it is not in use; `rest` is the word for that."""
     left = max(0, most - used)
     told = format_bytes if name == "mem" else format_thousandths
     unit = {"cpu": " cores", "mem": "", "fgpu": " FGPU"}[name]
     return {
         "label": _SLOTS[name], "used": used, "most": most, "kind": name,
-        "text": f"{told(left)} of {told(most)}{unit} left",
+        "text": f"{told(left)} of {told(most)}{unit} {rest}",
     }  # fmt: skip
 
 

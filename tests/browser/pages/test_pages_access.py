@@ -26,6 +26,7 @@ PAGES: dict[str, Callable[[Made], str]] = {
     "log": lambda made: f"sessions/{made['nightly'].id}/log",
     "end": lambda made: f"sessions/{made['lab3-cnn'].id}/end",
     "notices": lambda made: "notices",
+    "admin": lambda made: "admin",
 }
 MOST = 150 * 1024  # bytes that a page may load over what the Hub's own pages do
 BAD = ("serious", "critical")
@@ -46,7 +47,8 @@ async def test_no_page_shuts_anybody_out(sample: Sample, visit: Open, dark: bool
     wrong: dict[str, list[str]] = {}
     for name, path in PAGES.items():
         for width in (1280, 390):
-            page = await visit(path(made), dark=dark, width=width, policy=False)
+            who = "admin" if name == "admin" else "alice"
+            page = await visit(path(made), who, dark=dark, width=width, policy=False)
             await page.wait_for_load_state("networkidle" if name == "log" else "load")
             await page.evaluate("document.fonts.ready")
             if found := await problems(page):
@@ -79,7 +81,7 @@ async def test_what_a_page_weighs(sample: Sample, visit: Open) -> None:
     """Its own bytes, each once, without what the Hub's pages load as well."""
     made = await sample.all("alice")
     for name, path in PAGES.items():
-        page = await visit(path(made))
+        page = await visit(path(made), "admin" if name == "admin" else "alice")
         await page.wait_for_load_state("load")
         own = await page.evaluate(
             """() => performance.getEntriesByType("resource").concat(

@@ -64,11 +64,11 @@ async function found(box, words, signal) {
     const hits = (rest + text).split("\n");
     rest = hits.pop();
     for (const hit of hits) {
-      const { number, line } = JSON.parse(hit);
+      const { line, text: words } = JSON.parse(hit);
       const mark = document.createElement("span");
       mark.className = "hit";
-      mark.dataset.number = number;
-      mark.textContent = `${line}\n`;
+      mark.dataset.number = line;
+      mark.textContent = `${words}\n`;
       add(box, mark);
       count += 1;
     }
