@@ -54,7 +54,7 @@ def hub(engine: SecondEngine, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "JupyterHub": {"hub_ip": "0.0.0.0", "hub_connect_ip": "127.0.0.1"},
         "ConfigurableHTTPProxy": {"check_running_interval": 1},
         # Eight servers that start beside everything else are no defect of theirs.
-        "DockerSpawner": {"volumes": {str(witness): "/witness"}, "http_timeout": 30},
+        "DockerSpawner": {"volumes": {str(witness): "/witness"}, "http_timeout": 120},
         "BackendAI": {
             "resource_groups": [{"name": "default", "selection": "dispersed"}],
             "agents": [{**one, "capacity": ROOM}, {**two, "base_url": engine.socket,
