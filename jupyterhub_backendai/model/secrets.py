@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-_WORDS = (
+SECRET_WORDS = (
     "AUTH", "ACCESS", "SECRET", "_KEY", "PASSWORD", "PASSWD", "PWD", "TOKEN", "PRIVATE",
     "CREDENTIAL", "JWT", "KEYPAIR", "CERTIFICATE", "SSH", "ENCRYPT", "SIGNATURE", "SALT", "PIN",
     "PASSPHRASE", "OAUTH",
@@ -20,7 +20,7 @@ _WORDS = (
 def looks_secret(name: str) -> bool:
     """Whether a variable of this name may hold what nobody else is to read."""
     upper = name.upper()
-    return any(word in upper for word in _WORDS)
+    return any(word in upper for word in SECRET_WORDS)
 
 
 def redacted(options: Mapping[str, Any]) -> dict[str, Any]:

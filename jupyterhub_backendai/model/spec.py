@@ -37,6 +37,7 @@ MAX_ENV_VALUE = 32 * 1024  # bytes; the kernel takes four times as much in one s
 MAX_ENV = 256 * 1024  # bytes of all values; with the Hub's own they must fit an exec call
 MAX_MOUNTS = 100
 MAX_PORTS = MAX_VARIABLES = MAX_DEPENDENCIES = 100
+MAX_COUNT = 100  # sessions of one request
 MAX_COMMAND = 32 * 1024  # characters; what is longer belongs in a file
 
 
@@ -160,7 +161,7 @@ class SessionSpec(_Part):
     agent: Annotated[str, Field(max_length=255), OR_NOTHING] = "auto"
     preset: Text = None
     resources: Annotated[Resources, OR_NOTHING] = Resources()
-    count: Annotated[Annotated[Whole, Field(ge=1, le=100)], OR_NOTHING] = 1
+    count: Annotated[Annotated[Whole, Field(ge=1, le=MAX_COUNT)], OR_NOTHING] = 1
     cluster: Annotated[Cluster, OR_NOTHING] = Cluster()
     threads: Annotated[ThreadCounts, OR_NOTHING] = ThreadCounts()
     mounts: Annotated[tuple[Mount, ...], Field(max_length=MAX_MOUNTS), OR_NOTHING] = ()

@@ -27,8 +27,9 @@ from ..model.rules import (
     closed_ports,
     used_by,
 )
+from ..model.secrets import SECRET_WORDS
 from ..model.slots import SLOT_NAMES, Slots, format_slot
-from ..model.spec import SessionSpec
+from ..model.spec import MAX_COMMAND, MAX_COUNT, SessionSpec
 
 Json = dict[str, Any]
 
@@ -54,6 +55,9 @@ def field_rules() -> Json:
         "folder": asdict(FOLDER_NAME),
         "path": asdict(MOUNT_PATH),
         "link": {"fields": sorted(LINK_FIELDS), "prefixes": LINK_PREFIXES},
+        "secrets": SECRET_WORDS,
+        "count": {"least": 1, "most": MAX_COUNT},
+        "command": {"most": MAX_COMMAND},
         "threads": {
             "least": 1,
             "most": MAX_THREADS,

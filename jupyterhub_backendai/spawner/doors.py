@@ -14,10 +14,10 @@ from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.sizes import size_error
 from ..model.status import MAX_TRIES
+from ..site.form import form_from_link, quick_start, spec_from_form
 from ..site.runtime import Site
 from ..store import Session
 from .errors import SessionSpawnError, database_asked
-from .form import form_from_link, quick_start, spec_from_form
 from .forms import VISIT, Draft, Drafts, FormPage, Visit
 from .render import ended_because, render_form
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +12,11 @@ from .._data import data_paths
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.sizes import size_error
+from ..site.form import start_again
+from ..site.form_view import Filled, json_for_script
 from ..site.options import options_view, summary
 from ..store import Unavailable
 from .errors import SessionSpawnError, database_asked
-from .form import start_again
 from .forms import VISIT, Draft, Visit
 
 if TYPE_CHECKING:
@@ -28,14 +28,6 @@ BY_OWNER = "user_requested"  # the reason code of an end that nobody needs to be
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
     return Environment(loader=FileSystemLoader(data_paths()), autoescape=True)
-
-
-def json_for_script(data: Any) -> Markup:
-    """JSON that can stand inside a script element: nothing in it ends the element or a comment."""
-    text = json.dumps(data, ensure_ascii=True)
-    for char, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-        text = text.replace(char, escaped)
-    return Markup(text)  # noqa: S704 - escaped above
 
 
 async def render_form(spawner: OptionDoors) -> str:
@@ -56,24 +48,26 @@ async def _filled(spawner: OptionDoors) -> str:
     # After an error the Hub asks the default server's spawner, whatever server was to start.
     spawner = visit.spawner
     context = await spawner.request_context()
-    view = await options_view(spawner.site, context)
     kept = spawner.drafts.get(visit.page) if visit.page else None
     draft = visit.draft or kept or Draft()
     stored = spawner.orm_spawner.user_options if spawner.orm_spawner else None
     last, note = _last(stored, context)
     ended = await ended_because(spawner)
     ended = ended and f"What you had here last has ended: {ended}"
-    view["last"] = last
-    view["note"] = " ".join(filter(None, (ended, note))) if draft.spec is None else ""
-    view["draft"] = draft.fields or None
-    view["spec"] = start_again(stored) if draft.spec is None else draft.spec
-    if size_error(view["spec"]) is not None:
-        view["spec"] = {}
-    view["errors"] = [error.as_dict() for error in draft.errors]
-    view["from_link"] = draft.from_link
-    view["kept"] = draft.from_link and kept is not None
-    view["viewer"] = visit.page.viewer if visit.page else ""
-    view["ticket"] = visit.page.ticket if visit.page else ""
+    filled = Filled(
+        spec=start_again(stored) if draft.spec is None else draft.spec,
+        fields=draft.fields,
+        errors=draft.errors,
+        note=" ".join(filter(None, (ended, note))) if draft.spec is None else "",
+        from_link=draft.from_link,
+    )
+    view = filled.in_view(
+        await options_view(spawner.site, context),
+        last=last,
+        kept=draft.from_link and kept is not None,
+        viewer=visit.page.viewer if visit.page else "",
+        ticket=visit.page.ticket if visit.page else "",
+    )
     template = _templates().get_template("backendai/options_form.html")
     return template.render(view=view, view_json=json_for_script(view))
 

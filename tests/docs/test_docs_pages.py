@@ -27,7 +27,7 @@ from jupyterhub_backendai.model.resolve import Context, resolve
 from jupyterhub_backendai.model.spec import SessionSpec, read_spec
 from jupyterhub_backendai.service.table import CALLS
 from jupyterhub_backendai.site import reach
-from jupyterhub_backendai.spawner.form import LINK_FIELDS
+from jupyterhub_backendai.site.form_rules import LINK_FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.model.spec import read_spec
-from jupyterhub_backendai.site.form_rules import LINK_FIELDS
-from jupyterhub_backendai.spawner.form import (
+from jupyterhub_backendai.site.form import (
     form_from_link,
     quick_start,
     spec_from_form,
     start_again,
 )
+from jupyterhub_backendai.site.form_rules import LINK_FIELDS
 
 UNTOUCHED = {
     "type": ["interactive"], "name": [""], "project": [""], "environment": ["pytorch"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..site.form_rules import LINK_FIELDS, LINK_PREFIXES
+from .form_rules import LINK_FIELDS, LINK_PREFIXES
 
 Form = Mapping[str, Sequence[Any]]
 
@@ -39,6 +39,11 @@ def spec_from_form(form: Form) -> dict[str, Any]:
         "agent": _first(form, "agent"),
         "preset": _first(form, "preset"),
         "preopen_ports": _first(form, "ports"),
+        "count": _first(form, "count"),
+        "priority": _first(form, "priority"),
+        "owner": _first(form, "owner"),
+        "batch": _batch(form),
+        "depends_on": _earlier(form),
     }
     spec = {key: value for key, value in spec.items() if value}
     if spec.get("image"):
@@ -56,6 +61,22 @@ def spec_from_form(form: Form) -> dict[str, Any]:
     spec["env"] = _variables(form)
     spec["mounts"] = _mounts(form)
     return {key: value for key, value in spec.items() if value}
+
+
+def _batch(form: Form) -> dict[str, str]:
+    """What only a batch session has. A bare number is in the unit beside it."""
+    command = _first(form, "command").replace("\r\n", "\n")  # as a browser sends it
+    timeout, unit = _first(form, "timeout"), _first(form, "timeout_unit")
+    if timeout.replace(".", "", 1).isdigit():
+        timeout += unit
+    batch = {"command": command, "starts_at": _first(form, "starts_at"), "timeout": timeout}
+    return {key: value for key, value in batch.items() if value}
+
+
+def _earlier(form: Form) -> list[str]:
+    """Sessions to wait for: those that were ticked, and names or ids that were typed."""
+    typed = _first(form, "depends_on_names").replace(",", " ").split()
+    return [*filter(None, _all(form, "depends_on")), *typed]
 
 
 def _variables(form: Form) -> list[dict[str, str]]:
