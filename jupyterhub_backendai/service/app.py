@@ -26,9 +26,10 @@ from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
 from .pages.admin import AdminPage
-from .pages.base import Asset, Callback, Page
+from .pages.base import Asset, Callback, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
+from .pages.launcher import LaunchPage
 from .pages.log import LogPage
 from .pages.notices import NoticesPage
 from .pages.session import DetailPage
@@ -61,6 +62,7 @@ PAGES: dict[str, type[Page]] = {
     "admin": AdminPage,
     "notices": NoticesPage,
     "sessions/{id}": DetailPage,
+    "launch": LaunchPage,
     "sessions/{id}/end": EndPage,
     "sessions/{id}/history": HistoryListPage,
     "sessions/{id}/log": LogPage,
@@ -93,8 +95,10 @@ class Service:
         nothing = {"service": self, "calls": {}}
         for path, page in PAGES.items():
             routes.append((_pattern(prefix, path), page, nothing))
-        assets = {"path": str(self.shell.static.root)}
-        routes.append((re.escape(prefix) + r"static/[0-9a-f]{12}/(.+)", Asset, assets))
+        static = re.escape(prefix) + r"static/[0-9a-f]{12}/"
+        launcher = {"body": self.shell.script("backendai/launcher/launcher.js")}
+        routes.append((static + r"launcher/launcher\.js", Script, launcher))
+        routes.append((static + "(.+)", Asset, {"path": str(self.shell.static.root)}))
         callback = url_path_join(prefix, "oauth_callback")
         routes.append((callback, Callback, {"service": self}))
         return Application(

@@ -158,12 +158,17 @@ class Handler(HubOAuthenticated, RequestHandler):
             error = _too_large()
             self.send_error(error.status, exc_info=(Refused, error, None))
 
-    def json_body(self) -> Any:
-        """The body as JSON. Raises `Refused`."""
+    def body(self) -> bytes:
+        """The body. Raises `Refused` for one that is too large."""
         if self._size > MAX_BODY:
             raise _too_large()
+        return b"".join(self._chunks)
+
+    def json_body(self) -> Any:
+        """The body as JSON. Raises `Refused`."""
+        body = self.body()
         try:
-            return json.loads(b"".join(self._chunks), parse_constant=_no_constant)
+            return json.loads(body, parse_constant=_no_constant)
         except RecursionError:
             raise Refused(400, "too_deep", "This is nested too deeply.") from None
         except ValueError:

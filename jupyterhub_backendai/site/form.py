@@ -102,12 +102,22 @@ def _mounts(form: Form) -> list[dict[str, Any]]:
     return mounts
 
 
+def in_a_link(query: Form) -> dict[str, list[Any]]:
+    """The fields of a link that are allowed in one; what else is in it is left out."""
+    return {
+        name: list(values)
+        for name, values in query.items()
+        if name in LINK_FIELDS or name.startswith(LINK_PREFIXES)
+    }
+
+
 def form_from_link(query: Form) -> dict[str, list[Any]]:
     """The fields of a link that are allowed in one. Raises KeyError with the first that is not."""
+    allowed = in_a_link(query)
     for name in query:
-        if name not in LINK_FIELDS and not name.startswith(LINK_PREFIXES):
+        if name not in allowed:
             raise KeyError(name)
-    return {name: list(values) for name, values in query.items()}
+    return allowed
 
 
 def quick_start(form: Form, stored: Any) -> dict[str, Any] | None:

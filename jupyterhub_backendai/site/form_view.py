@@ -7,7 +7,7 @@ service's launcher in a page of ours.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ class Filled:
 
     spec: Mapping[str, Any]
     fields: Mapping[str, list[str]] | None = None
-    errors: Iterable[FieldError] = ()
+    errors: tuple[FieldError, ...] = ()
     note: str = ""  # for who looks at it, such as where the values came from
     from_link: bool = False
 

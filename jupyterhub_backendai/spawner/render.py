@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader
+from jupyterhub.utils import url_path_join
 from markupsafe import Markup
 
 from .._data import data_paths
@@ -67,9 +68,18 @@ async def _filled(spawner: OptionDoors) -> str:
         kept=draft.from_link and kept is not None,
         viewer=visit.page.viewer if visit.page else "",
         ticket=visit.page.ticket if visit.page else "",
+        launcher=_launcher(spawner),
     )
     template = _templates().get_template("backendai/options_form.html")
     return template.render(view=view, view_json=json_for_script(view))
+
+
+def _launcher(spawner: OptionDoors) -> str:
+    """Where batch sessions are launched; empty where nothing would start them."""
+    if not spawner.site.configuration.service:
+        return ""
+    base = spawner.user.settings.get("base_url", "/")
+    return str(url_path_join(base, "services/backendai/launch"))
 
 
 async def ended_because(spawner: OptionDoors) -> str:

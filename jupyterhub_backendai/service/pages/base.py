@@ -69,7 +69,7 @@ class Page(Shown, Handler):
     @property
     def launch_url(self) -> str:
         """Where a session is launched."""
-        return url_path_join(self._hub, "spawn")
+        return url_path_join(self.hub_auth.base_url, "launch")
 
     def server_url(self, session: Session) -> str:
         """Where a session's own server is."""
@@ -124,10 +124,26 @@ class Asset(StaticFileHandler):
     """Style sheets and scripts; an address never has another content, so it is kept for good."""
 
     def set_extra_headers(self, path: str) -> None:
-        self.set_header("Cache-Control", "public, max-age=31536000, immutable")
-        self.set_header("X-Content-Type-Options", "nosniff")
-        self.set_header("Content-Security-Policy", "default-src 'none'")
-        self.clear_header("Server")
+        _keep_for_good(self)
+
+
+class Script(RequestHandler):
+    """A module that is put together from several files."""
+
+    def initialize(self, body: str) -> None:
+        self._body = body
+
+    def get(self) -> None:
+        self.set_header("Content-Type", "text/javascript; charset=utf-8")
+        _keep_for_good(self)
+        self.finish(self._body)
+
+
+def _keep_for_good(handler: RequestHandler) -> None:
+    handler.set_header("Cache-Control", "public, max-age=31536000, immutable")
+    handler.set_header("X-Content-Type-Options", "nosniff")
+    handler.set_header("Content-Security-Policy", "default-src 'none'")
+    handler.clear_header("Server")
 
 
 def address(path: str, /, **settings: object) -> str:

@@ -53,7 +53,7 @@ class Shell:
         self.environment = Environment(
             loader=ChoiceLoader([
                 PrefixLoader({"templates": FileSystemLoader(theirs)}, "/"),
-                FileSystemLoader([*look.get("template_paths", []), templates, theirs]),
+                FileSystemLoader([*look.get("template_paths", []), templates, static, theirs]),
             ]),
             autoescape=True,
         )  # fmt: skip
@@ -76,6 +76,10 @@ class Shell:
         """A part of a page, by itself."""
         found = self.environment.get_template(template)
         return found.render(**self._addresses(), xsrf_token=xsrf_token, **more)
+
+    def script(self, template: str) -> str:
+        """A script of several files, as the Hub's page has it."""
+        return self.environment.get_template(template).render()
 
     def _addresses(self) -> dict[str, Any]:
         hub, service = f"{self._host}{self._prefix}", self._hub_auth.base_url

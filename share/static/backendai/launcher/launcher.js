@@ -6,4 +6,5 @@
 {% include "backendai/launcher/rows.js" %}
 {% include "backendai/launcher/problems.js" %}
 {% include "backendai/launcher/review.js" %}
+{% include "backendai/launcher/order.js" %}
 {% include "backendai/launcher/steps.js" %}

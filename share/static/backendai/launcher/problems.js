@@ -3,7 +3,7 @@
 // on the review.
 
 const STEP_OF = {
-  type: 1, name: 1, project: 1, environment: 2, version: 2, image: 2, env: 2, resource_group: 2, preset: 2,
+  type: 1, name: 1, project: 1, owner: 1, batch: 1, count: 1, priority: 1, depends_on: 1, environment: 2, version: 2, image: 2, env: 2, resource_group: 2, preset: 2,
   resources: 2, threads: 2, agent: 2, mounts: 3, preopen_ports: 4,
 };
 const stepOfField = (name) => STEP_OF[name.split(".")[0]] ?? 0;
@@ -15,6 +15,7 @@ function controlOf(name) {
   const [head, part] = name.split(".");
   if (!(head in STEP_OF)) return null;
   if (head === "resources" || head === "threads") return $(`#bk-${part ?? "cpu"}`);
+  if (head === "batch" && part !== undefined) return $(`#bk-${part}`);
   if (head === "mounts") return (part !== undefined && mountRows()[Number(part)]) || $("#bk-folders");
   if (head === "env") {
     const inputs = $$("input[name=env_name]", envRows);
@@ -25,6 +26,12 @@ function controlOf(name) {
   return $(`#bk-${head}`);
 }
 
+/** The server's errors, each with its control, in the order of the page; what concerns none comes last. */
+const placed = (errors) => errors.map((error) => ({ ...error, control: controlOf(error.field) })).sort(({ control: a }, { control: b }) => {
+  if (!a || !b || a === b) return Number(!a) - Number(!b);
+  return a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
+});
+
 const BETWEEN_ROWS = new Set(["overlap", "taken", "duplicate", "too_many"]); // one row's edit may mend the other
 
 /** Forgets the server's errors on what was edited: its own field, and all that hangs on it. */
@@ -33,7 +40,8 @@ function edited(target) {
   const hangs = {
     environment: /^(environment|version|image|resources|preset|preopen_ports)/, image: /^(environment|version|image|resources)/,
     resource_group: /^(resource_group|preset|agent|resources)/, preset: /^(preset|resources)/, mem: /^resources\.(mem|shm)/,
-    ports: /^preopen_ports/, project: /^project/,
+    ports: /^preopen_ports/, project: /^project/, type: /^(type|batch)/, timeout_unit: /^batch\.timeout/,
+    depends_on: /^depends_on/, depends_on_names: /^depends_on/,
   }[name] ?? (name.startsWith("version.") ? /^(version|image)/ : null);
   const inRows = target?.closest?.("tr[data-folder]") || name === "new_folder";
   fromServer = fromServer.filter((error) => !(
@@ -85,7 +93,7 @@ function renderProblems(list) {
     const place = row ? $("[data-mount-error]", row)
       : (control?.id && $(`#${CSS.escape(control.id)}-error`)) || $(`[data-for="${CSS.escape(name)}"]`) || $(`[data-for="${name.split(".")[0]}"]`);
     if (place) place.textContent = [place.textContent, message].filter(Boolean).join(" ");
-    if (input?.matches?.("input, select")) {
+    if (input?.matches?.("input, select, textarea")) {
       input.classList.add("is-invalid");
       input.setAttribute("aria-invalid", "true");
     }
@@ -103,7 +111,7 @@ function goToProblem(problem) {
   show(stepOfField(problem.field) || current);
   const { control } = problem;
   control?.closest("details")?.setAttribute("open", "");
-  const target = !control ? $("#bk-errors") : control.matches("input, select") ? control
+  const target = !control ? $("#bk-errors") : control.matches("input, select, textarea") ? control
     : $("td.path input", control) ?? $("input:checked", control) ?? $("input:not(:disabled), select", control) ?? control;
   target.focus();
   target.scrollIntoView({ block: "center" });

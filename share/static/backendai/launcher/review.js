@@ -39,7 +39,7 @@ function amountFigures() {
 }
 
 function verdictLine() {
-  const v = verdict();
+  const v = outlook ?? verdict();
   if (v.code === "never") return null;
   return el("div", { class: `bk-14 ${LOOK[v.code]?.[1] ?? "bk-warn"}` }, icon(LOOK[v.code]?.[0] ?? "hourglass-half", "me-1"), [v.text, v.why].filter(Boolean).join(" "));
 }
@@ -60,8 +60,9 @@ function renderReview(list) {
   const e = environment(), g = group(), select = field(`version.${e?.name}`);
   const base = preset() ? (isCustom() ? `Custom, changed from ${preset().name}` : `Preset ${preset().name}`) : "Custom";
   $("#bk-review").replaceChildren(
-    card({ title: "Session type", glyph: "display", step: 1, width: "col-md-6", fields: /^(type|name|project)/, list },
-      facts(["Type", "Interactive"], ["Name", chosen("name") || "made up for you"], field("project") ? ["Project", chosen("project") || "chosen for you"] : null)),
+    card({ title: "Session type", glyph: isBatch() ? "list-check" : "display", step: 1, width: "col-md-6", fields: /^(type|name|project|owner|batch|count|priority|depends_on)/, list },
+      facts(["Type", isBatch() ? "Batch" : "Interactive"], ["Name", chosen("name") || "made up for you"], field("owner") ? ["Owner", chosen("owner")] : null,
+        field("project") ? ["Project", chosen("project") || "chosen for you"] : null, ...batchFacts(), ...orderFacts())),
     card({ title: "Environment", glyph: e?.icon || "cube", step: 2, width: "col-md-6", fields: /^(environment|version|image|env)/, list },
       facts(chosen("image") ? null : ["Environment", e && `${e.title || e.name} ${select?.value === "default" ? "" : select?.value ?? ""}`.trim()], ["Image", imageLine()], ["Variables", variables()])),
     card({ title: "Resources", glyph: "microchip", step: 2, width: "col-12", fields: /^(resource|preset|threads|agent)/, list },
@@ -75,13 +76,33 @@ function renderReview(list) {
   );
 }
 
+function batchFacts() {
+  if (!isBatch()) return [];
+  const limit = chosen("timeout"), unit = field("timeout_unit").selectedOptions[0].textContent;
+  return [
+    ["Command", chosen("command") && el("pre", { class: "bk-mono bk-script" }, chosen("command"))],
+    ["Not before", chosen("starts_at")],
+    ["Time limit", limit && (Number(limit) ? `${limit} ${Number(limit) === 1 ? unit.replace(/s$/, "") : unit}` : limit)],
+  ];
+}
+
+/** Names of the sessions that are waited for. */
+const waitedFor = () => [
+  ...$$("input[name=depends_on]:checked", form).map((box) => box.dataset.name),
+  ...(field("depends_on_names")?.value.split(/[\s,]+/).filter(Boolean) ?? []),
+];
+
+const orderFacts = () => (view.service ? [
+  ["Sessions", Number(chosen("count")) > 1 && chosen("count")], ["Priority", chosen("priority")], ["After", waitedFor().join(", ")],
+] : []);
+
 /** What the rail says under each step. */
 function summaries() {
   const e = environment(), folders = mountRows().length, open = ports().length;
   const version = field(`version.${e?.name}`)?.value;
   const mine = SLOTS.filter((slot) => slot !== "shm" && amount(slot)).map((slot) => AMOUNT[slot](amount(slot))).join(", ");
   return [
-    ["Interactive", chosen("name")].filter(Boolean).join(", "),
+    [isBatch() ? "Batch" : "Interactive", chosen("name"), Number(chosen("count")) > 1 ? `${chosen("count")} sessions` : ""].filter(Boolean).join(", "),
     [chosen("image") || `${e?.title || e?.name || ""} ${version && version !== "default" ? version : ""}`.trim(), mine].filter(Boolean).join(", "),
     folders ? `${folders} ${folders === 1 ? "folder" : "folders"}` : "No folder",
     open ? `${open === 1 ? "Port" : "Ports"} ${ports().map((p) => p.text).join(", ")}` : "No port",

@@ -5,6 +5,8 @@ let current = 1;
 let furthest = 1;
 let undo = null;
 let initial = []; // the form as the server sent it
+let outlook = null; // what the server says would happen to the form as it stands; null where it was not asked
+const watchers = []; // called after each change
 
 function show(step, { push = true, focus = false } = {}) {
   if (step !== current) leave();
@@ -13,8 +15,12 @@ function show(step, { push = true, focus = false } = {}) {
   furthest = Math.max(furthest, step);
   for (const section of $$(".bk-step")) section.classList.toggle("now", Number(section.dataset.step) === step);
   if ($("#bk-quick")) $("#bk-quick").hidden = step !== 1 || fromServer.length > 0;
-  if (moved && push) history.pushState({ step }, "", hashOf(step));
+  if (moved && push) {
+    remember.now();
+    history.pushState(entryOf(step), "", addressOf(step));
+  }
   render();
+  if (moved) watchers.forEach((work) => work());
   if (focus) {
     $(`#step-${step}`).focus({ preventScroll: true });
     window.scrollTo({ top: 0 });
@@ -28,6 +34,7 @@ function leave() {
 }
 
 function render() {
+  if (view.service) renderOrder();
   renderResources();
   renderFolders();
   renderPorts(changed);
@@ -55,11 +62,11 @@ function renderRail(list) {
 }
 
 function renderBar(list) {
-  const box = $("#bk-verdict"), held = blocking(list), v = verdict();
+  const box = $("#bk-verdict"), held = blocking(list), v = outlook ?? verdict();
   const [glyph, look] = held.length ? ["circle-exclamation", "bk-bad"] : LOOK[v.code] ?? LOOK.waits;
   const title = held.length ? `Put ${held.length === 1 ? "one thing" : `${held.length} things`} right to launch` : v.text.replace(/\.$/, "");
   const then = v.code === "never" ? "" : `Then: ${v.text.charAt(0).toLowerCase()}${v.text.slice(1)}`;
-  const more = held.length ? then : [v.why, `As of ${clock(madeAt)}.`].filter(Boolean).join(" ");
+  const more = held.length ? then : [v.why, outlook ? "" : `As of ${clock(madeAt)}.`].filter(Boolean).join(" ");
   const key = [glyph, title, more].join("|");
   if (box.dataset.key !== key) {
     box.dataset.key = key; // what did not change is not read aloud again
@@ -81,10 +88,31 @@ function changed() {
 }
 
 function follow() {
+  outlook = null;
   render();
-  history.replaceState({ step: current }, "", hashOf(current));
+  remember();
   keepDraft(current);
+  watchers.forEach((work) => work());
 }
+
+// Browsers refuse a page that rewrites its address at every key.
+const REMEMBER = 500; // ms
+let remembering = 0;
+
+/** Has the address follow the form, soon. */
+function remember() {
+  clearTimeout(remembering);
+  remembering = setTimeout(remember.now, REMEMBER);
+  if (!view.service) remember.now();
+}
+
+/** What is to be in the address is there now. */
+remember.now = () => {
+  if (!remembering) return;
+  clearTimeout(remembering);
+  remembering = 0;
+  history.replaceState(entryOf(current), "", addressOf(current));
+};
 
 let pressing = false;
 
@@ -112,6 +140,7 @@ function edit(event) {
     const slot = SLOTS.find((s) => amountInput(s) === target);
     if (slot && target.value === "" && presetAmount(slot) !== null && !target.validity.badInput) target.value = shown(slot, presetAmount(slot));
     follow();
+    if (target.name === "owner") form.requestSubmit($("#bk-owner-fill"));
   } else changed();
 }
 
@@ -164,6 +193,10 @@ function asksForFolder(quick) {
 }
 
 function onSubmit(event) {
+  if (event.submitter?.name === "fill") { // another form, for somebody else
+    keepDraft(current, true);
+    return;
+  }
   const quick = event.submitter?.name === "quick" ? event.submitter.value : "";
   if (!quick && current !== LAST) { // Enter in a field: the next step
     event.preventDefault();
@@ -234,30 +267,42 @@ function begin() {
   groupChanged(chosen("preset") || undefined, true);
   for (const slot of SLOTS) if (amountInput(slot)?.value === "" && presetAmount(slot) !== null) amountInput(slot).value = shown(slot, presetAmount(slot));
   for (const row of $$(".bk-envrow", envRows)) if (!$("input", row).value && !$(".invalid-feedback", row).textContent) row.remove();
-  fromServer = view.errors.map((error) => ({ ...error, control: controlOf(error.field) }));
+  fromServer = placed(view.errors);
   initial = read();
-  const { step, entries, refused } = fromHash();
+  const { step, own, entries, refused } = fromAddress();
   const kept = draft();
   const arrived = performance.getEntriesByType("navigation")[0]?.type ?? "navigate";
-  if (view.draft || entries.length) furthest = LAST;
+  const proposed = view.service?.proposed; // by a link or an earlier launch: to be looked through
+  const returned = view.draft && !proposed; // what was posted, and not launched
+  if (view.draft || entries.length || proposed) furthest = LAST;
   const newer = kept && !kept.posted; // than what the server has
-  if (view.draft && !newer) return fromServer.some((p) => stepOfField(p.field)) ? -1 : LAST;
+  if (returned && !newer) return fromServer.some((p) => stepOfField(p.field)) ? -1 : view.service?.step ?? LAST;
   if (kept && (newer || arrived !== "navigate") && !(entries.length && !step)) {
     fromServer = fromServer.filter((p) => kept.errors?.includes(p.field));
     write(kept.entries);
     environmentChanged();
     fromServer.forEach((p) => { p.control = controlOf(p.field); });
-    if (arrived === "navigate") note("What you had typed here is back. ", el("button", { type: "button", class: "bk-plain", onclick: reset }, "Start over"));
+    if (view.service?.acts_for_others && !returned && (field("owner").value || view.viewer) !== view.user.name) {
+      form.requestSubmit($("#bk-owner-fill")); // what may be chosen is then the owner's
+    }
+    $("#bk-note").hidden = true;
+    if (arrived === "navigate" && !returned) note("What you had typed here is back. ", el("button", { type: "button", class: "bk-plain", onclick: reset }, "Start over"));
     return fromServer.length ? -1 : step ?? kept.step ?? 1;
   }
-  if (entries.length) return takeLink(step, entries, refused);
+  if (entries.length && view.service && !own) furthest = LAST; // the server filled them in, and said so
+  else if (entries.length) return takeLink(step, entries, refused);
   environmentChanged();
+  if (proposed) return LAST;
   return step ?? 1;
 }
 
 function takeLink(step, entries, refused) {
   const missing = write(entries);
   environmentChanged();
+  if (view.service) {
+    $("#bk-note").hidden = true; // this form wrote that address itself
+    return step ?? LAST;
+  }
   const here = read().map(String);
   const left = refused.filter((pair) => !here.includes(String(pair))).map(([name, value]) => `${name.split(".")[0].replace("_", " ")} ${value}`);
   note("Filled in from a link. Nothing starts before you press Launch.",
@@ -299,19 +344,22 @@ function init() {
   $("#bk-previous").addEventListener("click", () => show(current - 1, { focus: true }));
   $("#bk-skip").addEventListener("click", () => show(LAST, { focus: true }));
   $("#bk-reset").addEventListener("click", reset);
-  $("#bk-copy").addEventListener("click", (event) => copy(location.origin + location.pathname + hashOf(), event.currentTarget));
+  $("#bk-copy").addEventListener("click", (event) => copy(linkTo(), event.currentTarget));
   window.addEventListener("popstate", (event) => {
     if (event.state?.step) show(event.state.step, { push: false, focus: true });
-    else {
-      const { step, entries, refused } = fromHash();
+    else if (!view.service) {
+      const { step, entries, refused } = fromAddress();
       if (entries.length) show(takeLink(step, entries, refused), { push: false });
     }
   });
+  window.addEventListener("pagehide", remember.now);
   window.addEventListener("pageshow", (event) => { if (event.persisted) backAgain(); });
   show(first > 0 ? first : current, { push: false });
-  history.replaceState({ step: current }, "", first === 1 && !location.hash ? location.href : hashOf(current));
+  history.replaceState(entryOf(current), "", first === 1 && !(view.service ? location.search : location.hash) ? location.href : addressOf(current));
   const wrong = fromServer.find((p) => stepOfField(p.field)) ?? fromServer[0];
-  if (wrong) goToProblem(wrong);
+  if (wrong && current === LAST && view.service?.proposed) $("#bk-errors").focus();
+  else if (wrong) goToProblem(wrong);
+  else if (view.service?.step === 1) $("#bk-owner")?.focus(); // it was named there just now
   root.dataset.ready = "1";
 }
 
@@ -334,4 +382,19 @@ function backAgain() {
   render();
 }
 
+// For a page that knows more than this form: what the server says of it while it is filled in.
+
+/** Calls `work` after each change of the form and of the step. */
+const onChange = (work) => watchers.push(work);
+
+/** Takes in what the server says of the form as it stands: its errors, and what would happen. */
+function judged({ errors, verdict: found }) {
+  outlook = found;
+  fromServer = placed(errors);
+  render();
+}
+
 init();
+
+export { judged, onChange, read };
+export const atReview = () => current === LAST;

@@ -49,6 +49,13 @@ export async function call(method, path, body, headers = {}) {
   return reply.status === 204 ? null : reply.json();
 }
 
+/** A form's fields to the page's own address, for one of its parts; the answer as JSON. Throws `Refused`. */
+export async function send(name, fields, signal) {
+  const url = new URL(location.pathname, location.origin);
+  url.searchParams.set("part", name);
+  return (await ask(url, { method: "POST", body: new URLSearchParams(fields), signal })).json();
+}
+
 /** A part of the page at an address, as HTML. Throws `Refused`. */
 export async function part(name, address = location.href) {
   const url = new URL(address, location.href);

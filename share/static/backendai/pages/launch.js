@@ -1,0 +1,84 @@
+// The launcher of the service: what the server says of the form while it is filled in, and recent launches.
+import { atReview, judged, onChange, read } from "../launcher/launcher.js";
+import { Refused, call, say, send, trouble } from "./api.js";
+import { refresh } from "./live.js";
+
+const PAUSE = 400; // ms without a change before the server is asked
+let waiting = 0, asking = null;
+
+/** Has the server judge the form as it is posted, once nobody types. It only does so for a review, which
+ * nothing is launched without: until then the page's own figures are enough. */
+function judge() {
+  clearTimeout(waiting);
+  asking?.abort();
+  if (atReview()) waiting = setTimeout(ask, PAUSE);
+}
+
+async function ask() {
+  asking = new AbortController();
+  const { signal } = asking;
+  try {
+    const found = await send("verdict", read(), signal);
+    if (signal.aborted) return;
+    trouble("");
+    judged(found);
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof Refused)) throw error;
+    if (error.status === 401 || error.status === 403) trouble("You are signed out. What you typed stays in this tab.", location.href);
+  }
+}
+
+// Recent launches
+
+const nameOf = (row) => row.querySelector(".name").textContent;
+
+async function change(row, method, body, said) {
+  try {
+    await call(method, `api/history/${row.dataset.launch}`, body);
+    trouble("");
+    say(said);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    trouble(error.message);
+  }
+  refresh();
+}
+
+function rename(row) {
+  const link = row.querySelector(".name"), old = nameOf(row);
+  const input = Object.assign(document.createElement("input"), { className: "form-control form-control-sm", value: old, maxLength: 64, ariaLabel: `New name of ${old}` });
+  let over = false;
+  const done = (name) => {
+    if (over) return; // what is taken away loses the focus, which ends it too
+    over = true;
+    input.replaceWith(link);
+    row.querySelector("[data-do=rename]").focus();
+    if (name && name !== old) change(row, "PATCH", { name }, `It is called ${name} now.`);
+  };
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" && event.key !== "Escape") return;
+    event.preventDefault(); // or Enter would press the button that has the focus next
+    done(event.key === "Enter" ? input.value.trim() : "");
+  });
+  input.addEventListener("blur", () => done(input.value.trim()));
+  link.replaceWith(input);
+  input.select();
+}
+
+const DO = {
+  pin: (row, button) => {
+    const pinned = button.getAttribute("aria-pressed") !== "true";
+    change(row, "PATCH", { pinned }, pinned ? `${nameOf(row)} is kept.` : `${nameOf(row)} is kept no longer.`);
+  },
+  rename,
+  forget: (row) => change(row, "DELETE", undefined, `${nameOf(row)} is forgotten.`),
+};
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("[data-do]");
+  if (button) DO[button.dataset.do](button.closest("[data-launch]"), button);
+});
+
+onChange(judge);
+judge();

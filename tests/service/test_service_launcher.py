@@ -1,0 +1,159 @@
+"""The launcher's page without a browser: what it takes, what it gives back, and to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+
+from jupyterhub_backendai.service.pages.launcher import verdict_of
+from jupyterhub_backendai.service.schemas import Outlook
+from jupyterhub_backendai.store import Filter
+
+from .running import Reply, Running, until_open
+
+FORM = {"type": "interactive", "environment": "python", "version.python": "3.11"}
+HEADERS = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+async def post(
+    service: Running, who: str | None, path: str = "launch",
+    headers: Mapping[str, str] = {}, **fields: str,
+) -> Reply:  # fmt: skip
+    await until_open(service)
+    service.report_agent()
+    body = urlencode({**FORM, **fields})
+    return await service.call("POST", path, who, data=body, headers={**HEADERS, **headers})
+
+
+def names(service: Running, owner: str = "alice") -> list[str]:
+    found, _ = service.store.list_sessions(Filter(owner=owner))
+    return [session.name for session in found]
+
+
+async def test_a_post_launches_and_leads_to_the_list(service: Running) -> None:
+    reply = await post(service, "alice", name="from-form")
+    (session,) = service.store.list_sessions(Filter(owner="alice", name="from-form"))[0]
+    assert reply.status == 303
+    assert reply.headers["Location"] == f"/services/backendai/#s-{session.id}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"type": "batch"}, "bk-command"),
+        ({"name": "a"}, "bk-name"),
+        ({"count": "0"}, "bk-count"),
+        ({"priority": "99"}, "bk-priority"),
+        ({"depends_on_names": "nothing"}, "bk-depends_on"),
+        ({"type": "batch", "command": "x", "starts_at": "soon"}, "bk-starts_at"),
+        ({"type": "batch", "command": "x", "timeout": "long"}, "bk-timeout"),
+    ],
+)
+async def test_what_is_wrong_is_at_its_field(
+    service: Running, fields: dict[str, str], field: str
+) -> None:
+    reply = await post(service, "alice", **fields)
+    assert 400 <= reply.status < 500
+    assert f'href="#{field}"' in reply.json
+    said = reply.json.split(f'id="{field}-error"')[1].split("</div>")[0]
+    assert said.split(">", 1)[1].strip()
+
+
+async def test_a_policy_allows_nothing_that_the_page_has_inline(service: Running) -> None:
+    await until_open(service)
+    reply = await service.call("GET", "launch?name=x%22%3E%3Cscript%3E", "alice")
+    main = reply.json.split("<main")[1].split("</main>")[0]
+    assert "style=" not in main
+    assert "<script>" not in main
+    assert "'unsafe" not in reply.headers["Content-Security-Policy"]
+
+
+async def test_what_nobody_signed_in_typed_comes_back_to_them(service: Running) -> None:
+    here = {"Origin": service.url.split("/services")[0]}
+    await until_open(service)
+    before = names(service)
+    reply = await post(service, None, headers=here, name="kept", command="a\n<b>")
+    assert reply.status == 401
+    assert "You were signed out" in reply.json
+    assert "a\n<b>" in unescape(reply.json)
+    assert "<b>" not in reply.json
+    assert names(service) == before
+    again = await post(service, "alice", name="kept", fill="again")
+    assert (again.status, names(service)) == (200, before)
+    assert 'value="kept"' in again.json
+
+
+@pytest.mark.parametrize("headers", [{}, {"Origin": "http://elsewhere.example"}])
+async def test_a_page_of_somebody_else_s_is_given_nothing_back(
+    service: Running, headers: dict[str, str]
+) -> None:
+    reply = await post(service, None, headers=headers, command="evil")
+    assert reply.status == 401
+    assert "evil" not in reply.json
+
+
+async def test_the_verdict_is_the_server_s(service: Running) -> None:
+    reply = await post(service, "alice", "launch?part=verdict")
+    assert reply.json == {
+        "verdict": {"code": "now", "text": "Starts now.", "why": ""}, "errors": [],
+    }  # fmt: skip
+    reply = await post(service, "alice", "launch?part=verdict", cpu="1000", name="a")
+    assert reply.json["verdict"] is None
+    assert {error["field"] for error in reply.json["errors"]} == {"name", "resources.cpu"}
+
+
+@pytest.mark.parametrize(
+    ("ahead", "starts_in", "text"),
+    [
+        (2, 720.0, "Waits about 12 min, 2 ahead of you."),
+        (0, 720.0, "Waits about 12 min."),
+        (2, None, "Waits, 2 ahead of you."),
+        (0, None, "Waits in the queue."),
+        (0, 1.0, "Waits about 1 min."),
+    ],
+)
+def test_how_a_wait_is_told(ahead: int, starts_in: float | None, text: str) -> None:
+    outlook = Outlook(code="waits", text="All cores are in use.", ahead=ahead, starts_in=starts_in)
+    assert verdict_of(outlook) == {"code": "waits", "text": text, "why": "All cores are in use."}
+
+
+async def test_only_who_may_launches_for_others(service: Running) -> None:
+    reply = await post(service, "alice", owner="bob", name="for-bob")
+    assert reply.status == 403
+    assert "You can do this for yourself only." in reply.json
+    reply = await post(service, "admin", owner="bob", name="for-bob")
+    assert reply.status == 303
+    assert names(service, "bob") == ["for-bob"]
+    assert (await post(service, "admin", owner="bob", quick="default")).status == 303
+    assert len(names(service, "bob")) == 2
+
+
+async def test_another_s_session_and_launch_fill_nothing(service: Running) -> None:
+    await post(service, "alice", name="mine-alone")
+    (session,) = service.store.list_sessions(Filter(owner="alice", name="mine-alone"))[0]
+    (launch, *_) = service.store.launches("alice")
+    reply = await service.call("GET", f"launch?like={session.id}", "bob")
+    assert reply.status == 404
+    reply = await service.call("GET", f"launch?again={launch.id}", "bob")
+    assert "mine-alone" not in reply.json
+    assert "It is not known any more what was launched." in reply.json
+    reply = await service.call("GET", f"launch?again={launch.id}", "alice")
+    assert "As it was launched before." in reply.json
+
+
+@pytest.mark.parametrize("who", ["reader", "ender", "tutor", "narrow"])
+async def test_a_token_without_the_scope_launches_nothing(service: Running, who: str) -> None:
+    await until_open(service)
+    before = names(service)
+    reply = await post(service, who, name="by-reader")
+    assert reply.status == 403
+    assert names(service) == before
+    assert (await service.call("GET", "launch", who)).status == 403
+
+
+async def test_too_large_a_form(service: Running) -> None:
+    reply = await post(service, "alice", command="x" * 1024 * 1024)
+    assert reply.status == 413
