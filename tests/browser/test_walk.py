@@ -85,7 +85,7 @@ def sign_in(page: Page, hub: Hub, user: str) -> None:
     page.fill("#username_input", user)
     page.fill("#password_input", "secret")
     page.click("#login_submit")
-    page.wait_for_url("**/hub/**")
+    expect(page.locator("h1")).to_have_text("Sessions")
 
 
 def step(page: Page, number: int) -> None:
@@ -230,3 +230,38 @@ def test_without_javascript(hub: Hub, browser: Browser) -> None:
     assert hub.run_inside(session["id"], "ls").split().count("work") == 1
     hub.delete("dora")
     context.close()
+
+
+def test_a_batch_session_from_the_service_s_launcher(hub: Hub, page: Page) -> None:
+    """With a sign-in at the service that is over when Launch is pressed: the Hub's own is not."""
+    sign_in(page, hub, "emmy")
+    page.goto(f"{hub.url}/hub/spawn")
+    page.get_by_role("link", name="Batch").click()
+    page.wait_for_url("**/services/backendai/launch")
+    page.wait_for_selector("#backendai[data-ready]")
+    page.click("label:has(input[value=batch])")
+    page.fill("#bk-command", "echo done > work/out.txt")
+    page.click("#bk-skip")
+    expect(page.locator("#bk-verdict strong")).to_have_text("Starts now")
+    for cookie in page.context.cookies():
+        if "/services/backendai/" in cookie["path"]:
+            page.context.clear_cookies(name=cookie["name"], path=cookie["path"])
+    page.click("#bk-launch")
+    folder = page.locator("#bk-nofolder")
+    folder.get_by_role("button", name="Create and start").click()
+    expect(page.locator("h1")).to_have_text("You were signed out")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="Sign in").click()
+    expect(opened.value.locator("h1")).to_have_text("Sessions")
+    opened.value.close()
+    page.get_by_role("button", name="Go on").click()
+    page.wait_for_selector("#backendai[data-ready], button:has-text('Go on')")
+    if again := page.query_selector("button:has-text('Go on')"):
+        again.click()  # the page was from before the sign-in
+    expect(page.locator("#bk-review")).to_contain_text("echo done > work/out.txt")
+    assert hub.sessions("emmy") == []
+    page.click("#bk-launch")
+    expect(page.locator("h1")).to_have_text("Sessions")
+    wait_for("it to end", lambda: [s["result"] for s in hub.sessions("emmy")] == ["SUCCESS"])
+    (written,) = (hub.directory / "folders").rglob("out.txt")
+    assert written.read_text() == "done\n"

@@ -56,7 +56,14 @@ function folderTable() {
   ])), warning];
 }
 
+/** Shows the review anew; who is on a link or button of it stays there. */
 function renderReview(list) {
+  const at = $$("a, button", $("#bk-review")).indexOf(document.activeElement);
+  fillReview(list);
+  $$("a, button", $("#bk-review"))[at]?.focus();
+}
+
+function fillReview(list) {
   const e = environment(), g = group(), select = field(`version.${e?.name}`);
   const base = preset() ? (isCustom() ? `Custom, changed from ${preset().name}` : `Preset ${preset().name}`) : "Custom";
   $("#bk-review").replaceChildren(

@@ -4,24 +4,29 @@ import { Refused, call, say, send, trouble } from "./api.js";
 import { refresh } from "./live.js";
 
 const PAUSE = 400; // ms without a change before the server is asked
-let waiting = 0, asking = null;
+const AGAIN = 20000; // ms after which a review that stays open is asked about again
+let waiting = 0, asking = null, last = "";
 
 /** Has the server judge the form as it is posted, once nobody types. It only does so for a review, which
  * nothing is launched without: until then the page's own figures are enough. */
 function judge() {
   clearTimeout(waiting);
   asking?.abort();
+  last = "";
   if (atReview()) waiting = setTimeout(ask, PAUSE);
 }
 
 async function ask() {
+  waiting = setTimeout(ask, AGAIN);
+  if (document.hidden) return;
   asking = new AbortController();
   const { signal } = asking;
   try {
     const found = await send("verdict", read(), signal);
     if (signal.aborted) return;
     trouble("");
-    judged(found);
+    if (last !== JSON.stringify(found)) judged(found); // what did not change is not drawn anew
+    last = JSON.stringify(found);
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Refused)) throw error;
