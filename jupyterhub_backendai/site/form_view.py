@@ -46,7 +46,7 @@ class Filled:
 
 def json_for_script(data: Any) -> Markup:
     """JSON that can stand inside a script element: nothing in it ends the element or a comment."""
-    text = json.dumps(data, ensure_ascii=True)
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     for char, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(char, escaped)
     return Markup(text)  # noqa: S704 - escaped above

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from ..auth import Caller
 
+_COMMENT = re.compile(r"^//[^\n]*\n|^/\*\*.*?\*/\n", re.DOTALL | re.MULTILINE)
 _SCRIPT = re.compile(r"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
 
@@ -78,8 +79,9 @@ class Shell:
         return found.render(**self._addresses(), xsrf_token=xsrf_token, **more)
 
     def script(self, template: str) -> str:
-        """A script of several files, as the Hub's page has it."""
-        return self.environment.get_template(template).render()
+        """A script of several files, as the Hub's page has it; without its comments, which are for
+        who reads the files."""
+        return _COMMENT.sub("", self.environment.get_template(template).render())
 
     def _addresses(self) -> dict[str, Any]:
         hub, service = f"{self._host}{self._prefix}", self._hub_auth.base_url

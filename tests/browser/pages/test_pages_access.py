@@ -27,6 +27,8 @@ PAGES: dict[str, Callable[[Made], str]] = {
     "end": lambda made: f"sessions/{made['lab3-cnn'].id}/end",
     "notices": lambda made: "notices",
     "admin": lambda made: "admin",
+    "launch": lambda made: "launch",
+    "launch, from before": lambda made: f"launch?like={made['thesis-finetune'].id}",
 }
 MOST = 150 * 1024  # bytes that a page may load over what the Hub's own pages do
 BAD = ("serious", "critical")
@@ -90,5 +92,5 @@ async def test_what_a_page_weighs(sample: Sample, visit: Open) -> None:
               .map((each) => [each.name, each.decodedBodySize])"""
         )
         assert sum(size for _, size in own) < MOST, (name, own)
-        assert any("idiomorph" in each for each, size in own if size), own
+        assert any("base.css" in each for each, size in own if size), own
         await page.context.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT, AxeResults
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Page, expect
 
 from jupyterhub_backendai.store import Filter, Session
 
@@ -311,17 +311,10 @@ async def test_without_any_script(sample: Sample, visit: Open) -> None:
     assert [(s.name, s.type) for s in of(sample)] == [("by-hand", "batch")]
 
 
-async def test_no_barrier_in_either_theme(sample: Sample, browser: Browser) -> None:
+async def test_no_barrier_in_either_theme(sample: Sample, visit: Open) -> None:
     sample.agents()
     await sample.run("admin", "prepare", type="batch", batch={"command": "true"})
-    service = sample.running
-    page = await browser.new_page(
-        bypass_csp=True,  # axe-core sets styles
-        reduced_motion="reduce",
-        extra_http_headers={"Authorization": f"token {service.tokens['admin']}"},
-    )
-    await page.goto(f"{service.url}launch")
-    await ready(page)
+    page = await ready(await visit("launch", who="admin", policy=False))
     await page.evaluate(AXE_SCRIPT)
     found = {}
 
@@ -338,7 +331,6 @@ async def test_no_barrier_in_either_theme(sample: Sample, browser: Browser) -> N
     await to_review(page)
     await expect(page.locator(".bk-rev.wrong")).to_contain_text("Write the command")
     await look("review with an error")
-    await page.close()
     assert not found, "\n\n".join(f"{where}: {report}" for where, report in found.items())
 
 

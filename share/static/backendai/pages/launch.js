@@ -1,7 +1,7 @@
 // The launcher of the service: what the server says of the form while it is filled in, and recent launches.
 import { atReview, judged, onChange, read } from "../launcher/launcher.js";
-import { Refused, call, say, send, trouble } from "./api.js";
-import { refresh } from "./live.js";
+import { Refused, call, part, say, send, trouble } from "./api.js";
+import { tell } from "./times.js";
 
 const PAUSE = 400; // ms without a change before the server is asked
 const AGAIN = 20000; // ms after which a review that stays open is asked about again
@@ -47,7 +47,19 @@ async function change(row, method, body, said) {
     if (!(error instanceof Refused)) throw error;
     trouble(error.message);
   }
-  refresh();
+  await renew();
+}
+
+/** Shows the recent launches as they are now; they stay open, and the focus stays where it is. */
+async function renew() {
+  const place = document.getElementById("bk-recent-place");
+  const { open } = place.querySelector("details");
+  const at = document.activeElement.closest("[data-do]"), row = at?.closest("[data-launch]").id;
+  place.innerHTML = await part("recent", location.pathname);
+  const details = place.querySelector("details");
+  if (details) details.open = open;
+  (place.querySelector(`#${row} [data-do=${at?.dataset.do}]`) ?? details?.querySelector("summary"))?.focus();
+  tell(place);
 }
 
 function rename(row) {
@@ -85,5 +97,6 @@ document.addEventListener("click", (event) => {
   if (button) DO[button.dataset.do](button.closest("[data-launch]"), button);
 });
 
+tell();
 onChange(judge);
 judge();
