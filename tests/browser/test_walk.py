@@ -262,6 +262,6 @@ def test_a_batch_session_from_the_service_s_launcher(hub: Hub, page: Page) -> No
     assert hub.sessions("emmy") == []
     page.click("#bk-launch")
     expect(page.locator("h1")).to_have_text("Sessions")
-    wait_for("it to end", lambda: [s["result"] for s in hub.sessions("emmy")] == ["SUCCESS"])
+    wait_for("it to end", lambda: [s["result"] for s in hub.sessions("emmy")] == ["success"])
     (written,) = (hub.directory / "folders").rglob("out.txt")
     assert written.read_text() == "done\n"
