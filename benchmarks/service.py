@@ -7,10 +7,11 @@ A real Hub with its proxy and its service; everything goes through the proxy, wi
 * A hundred users launch a session in the same moment. Timed is each answer, and until when all are
   accepted. Their one machine has room for one, so that next to no container is started.
 * 10,000 sessions wait. Timed are 200 pages of 50 of everybody's, at places drawn at random.
+* The same list as a page for a browser: the whole page, and the part that a live page asks for.
 * 500 event streams are open and nothing changes. Told is the share of a core that it takes.
 
 Needs a Docker engine. With --json the last line is {"launches": {...}, "list_page": {...},
-"streams": {...}}, in seconds and shares of a core.
+"html": {...}, "streams": {...}}, in seconds and shares of a core.
 """
 
 from __future__ import annotations
@@ -111,6 +112,24 @@ async def list_page(api: Api, admin: dict[str, str]) -> dict[str, float]:
     return {"median": took[PAGES // 2], "p95": took[PAGES * 95 // 100], "slowest": took[-1]}
 
 
+async def html(api: Api, admin: dict[str, str]) -> dict[str, float]:
+    """The page of that list, as a browser gets it."""
+    found: dict[str, float] = {}
+    random = Random(2)
+    for name, more in (("page", {}), ("part", {"part": "list"})):
+        took = []
+        for _ in range(PAGES):
+            query = {"owner": "*", "page": str(random.randrange(SESSIONS // 25) + 1), **more}
+            began = time.perf_counter()
+            async with api.client.get(f"{api.url}/", headers=admin, params=query) as reply:
+                reply.raise_for_status()
+                assert 'id="s-' in await reply.text()
+            took.append(time.perf_counter() - began)
+        took.sort()
+        found |= {f"{name}_median": took[PAGES // 2], f"{name}_p95": took[PAGES * 95 // 100]}
+    return found
+
+
 async def streams(api: Api, users: list[dict[str, str]], port: int, seconds: float) -> float:
     """The share of a core that the service takes for 500 streams on which nothing happens."""
     async with AsyncExitStack() as stack:
@@ -143,6 +162,7 @@ async def run(folder: Path, seconds: float) -> dict[str, Any]:
             found["streams"] = {"share_of_a_core": await streams(api, users, port, seconds)}
             found["launches"] = await launches(api, users, admin)
             found["list_page"] = await list_page(api, admin)
+            found["html"] = await html(api, admin)
             return found
     finally:
         hub.stop()

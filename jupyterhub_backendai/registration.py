@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from copy import copy
 from typing import Any
+from urllib.parse import urlsplit
 
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
@@ -16,6 +18,7 @@ from .service.handover import LOOK, VARIABLE, pack
 from .service.parts import CLIENT
 
 NAME = "backendai"
+LINK = "backendai_sessions"  # of the variables of templates: where the sessions page is
 SERVICE = [sys.executable, "-m", "jupyterhub_backendai.service"]
 ACCESS = f"access:services!service={NAME}"
 # To find owners and their groups, and to start and end their servers. Nothing of tokens, nothing
@@ -60,18 +63,29 @@ def add_service(
 def _look(hub: Config) -> dict[str, Any]:
     """What an admin has made of the Hub's pages, for the service's to look the same: templates,
     and those of their variables that are plain values."""
-    values = hub.get("template_vars", {})
-    plain = (str, int, float, bool, type(None))
+    values = _mapped(hub, "template_vars")
     return {
         "template_paths": _listed(hub, "template_paths"),
-        "template_vars": {k: v for k, v in dict(values).items() if isinstance(v, plain)},
+        "template_vars": {name: value for name, value in values.items() if _is_plain(value)},
     }
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be told to another process; a function, say, cannot."""
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _lead_to_sessions(hub: Config, configuration: BackendAI) -> None:
     """A link in the navigation of the Hub's pages, and the page that people come to first."""
-    address = f"{str(hub.get('base_url', '/')).rstrip('/')}/services/{NAME}/"
-    hub.setdefault("template_vars", {}).setdefault("backendai_sessions", address)
+    if hub.get("subdomain_host"):
+        return  # services have a host of their own there, which the Hub alone knows
+    address = f"{_base_url(hub)}services/{NAME}/"
+    if LINK not in _mapped(hub, "template_vars"):
+        hub.setdefault("template_vars", {}).update({LINK: address})
     if configuration.sessions_first and "default_url" not in hub:
         hub["default_url"] = address
 
@@ -88,6 +102,21 @@ def _let_users_in(hub: Config) -> None:
         scopes.update({ACCESS})
     else:
         hub["extra_user_scopes"] = {*scopes, ACCESS}
+
+
+def _base_url(hub: Config) -> str:
+    """Where all of the Hub is, by the two traits that may say so, in the Hub's own form."""
+    given = hub.get("base_url") or urlsplit(str(hub.get("bind_url", ""))).path
+    path = str(given).strip("/")
+    return f"/{path}/" if path else "/"
+
+
+def _mapped(hub: Config, name: str) -> dict[str, Any]:
+    """What is in a dict of the configuration, also while it is only `.update` calls."""
+    value = hub.get(name, {})
+    if isinstance(value, LazyConfigValue):
+        return dict(copy(value).get_value({}))
+    return dict(value)
 
 
 def _listed(hub: Config, name: str) -> list[Any]:

@@ -95,7 +95,7 @@ class Service:
         nothing = {"service": self, "calls": {}}
         for path, page in PAGES.items():
             routes.append((_pattern(prefix, path), page, nothing))
-        static = re.escape(prefix) + r"static/[0-9a-f]{12}/"
+        static = re.escape(f"{prefix}{self.shell.static.path}/")
         launcher = {"body": self.shell.script("backendai/launcher/launcher.js")}
         routes.append((static + r"launcher/launcher\.js", Script, launcher))
         routes.append((static + "(.+)", Asset, {"path": str(self.shell.static.root)}))

@@ -15,7 +15,7 @@ from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
-from ..scheduling.snapshot import Snapshot
+from ..scheduling.snapshot import Holding, Snapshot
 from . import agents, history, kernels, passes, queries, retries, sessions
 from .history import Outcome
 from .queries import Filter, Order
@@ -319,6 +319,11 @@ class Store(ServiceCalls):
         """One page of the sessions wanted, and how many there are in all."""
         with self._db.read() as db:
             return queries.page(db, wanted, order, descending, limit, offset)
+
+    def holdings(self) -> list[Holding]:
+        """All that is held now, in the order in which it was granted."""
+        with self._db.query() as db:
+            return agents.holdings(db)
 
     def used(self, owner: str) -> tuple[Slots, int]:
         """What the owner's sessions hold, and how many of them hold something."""

@@ -12,7 +12,7 @@ from traitlets.config import Config
 from jupyterhub_backendai.configuration import read_configuration
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.registration import ACCESS
-from jupyterhub_backendai.service.handover import VARIABLE, unpack
+from jupyterhub_backendai.service.handover import LOOK, VARIABLE, unpack
 from jupyterhub_backendai.setup import setup
 
 
@@ -106,3 +106,60 @@ def test_an_address_that_is_none(url: str, c: Config) -> None:
     c.BackendAI.service_url = url
     with pytest.raises(SystemExit, match="service_url"):
         setup(c)
+
+
+SESSIONS = "/services/backendai/"
+
+
+@pytest.mark.parametrize(
+    ("given", "address"),
+    [
+        ({}, SESSIONS),
+        ({"base_url": "/jh/"}, f"/jh{SESSIONS}"),
+        ({"base_url": "jh"}, f"/jh{SESSIONS}"),
+        ({"bind_url": "http://:8000/jh/"}, f"/jh{SESSIONS}"),
+        ({"bind_url": "http://:8000"}, SESSIONS),
+    ],
+)
+def test_people_come_to_their_sessions(given: dict[str, str], address: str, c: Config) -> None:
+    c.JupyterHub.update(given)
+    setup(c)
+    hub = JupyterHub(config=c)
+    assert hub.default_url == address == hub.template_vars["backendai_sessions"]
+    assert address.startswith(hub.base_url)
+
+
+def test_an_admin_decides_where_people_come_to(c: Config) -> None:
+    c.JupyterHub.default_url = "/hub/home"
+    setup(c)
+    assert c.JupyterHub.default_url == "/hub/home"
+
+
+def test_people_come_to_their_server(c: Config) -> None:
+    c.BackendAI.sessions_first = False
+    setup(c)
+    assert "default_url" not in c.JupyterHub
+
+
+def test_with_hosts_for_users_only_the_hub_knows_where_services_are(c: Config) -> None:
+    c.JupyterHub.subdomain_host = "https://hub.example.org"
+    setup(c)
+    assert not {"default_url", "template_vars"} & set(c.JupyterHub)
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_the_pages_get_the_hubs_variables(lazily: bool, c: Config) -> None:
+    given = {"announcement": "Exams", "theme": {"color": "red"}, "now": lambda user: 1}
+    if lazily:
+        c.JupyterHub.template_vars.update(given)
+        c.JupyterHub.template_paths.append("/theirs")
+    else:
+        c.JupyterHub.template_vars, c.JupyterHub.template_paths = dict(given), ["/theirs"]
+    setup(c)
+    (service,) = c.JupyterHub.services
+    look = unpack(service["environment"][VARIABLE])[LOOK]
+    assert look["template_vars"] == {"announcement": "Exams", "theme": {"color": "red"}}
+    assert look["template_paths"][0] == "/theirs"
+    hub = JupyterHub(config=c)
+    assert hub.template_vars["backendai_sessions"] == SESSIONS
+    assert hub.template_vars["announcement"] == "Exams"

@@ -15,6 +15,7 @@ from jupyterhub_backendai.service.etags import etag, matches
 from jupyterhub_backendai.service.table import CALLS, JSON, Call, Who
 
 from .running import Running, launch, until_open
+from .stand_in import own_scopes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -159,3 +160,29 @@ async def test_a_tag_is_what_was_read(service: Running) -> None:
         seen = changed
     odd = await service.call("DELETE", path, "alice", headers={"If-Match": "nonsense"})
     assert (odd.status, odd.json["errors"][0]["field"]) == (400, "If-Match")
+
+
+PAGES = ("", "notices", "launch", "admin", "sessions/{id}", "sessions/{id}/history")
+
+
+@pytest.mark.parametrize("path", PAGES)
+async def test_a_page_tells_no_more_than_the_token_may_read(service: Running, path: str) -> None:
+    await until_open(service)
+    session = await launch(service, "alice", {"name": "hidden-name"})
+    access = ["access:services!service=backendai"]
+    token = service.hub.token("alice", access)
+    reply = await service.call("GET", path.replace("{id}", session["id"]), token)
+    assert reply.status == 403
+    assert "hidden-name" not in reply.json
+    await service.call("DELETE", f"api/sessions/{session['id']}", "alice")
+
+
+async def test_pages_are_for_people(service: Running) -> None:
+    await until_open(service)
+    session = await launch(service, "alice", {"name": "hidden-name"})
+    token = service.hub.token("alice", own_scopes("alice"))
+    service.hub.tokens[token]["kind"] = "service"  # one that has a user's name
+    reply = await service.call("GET", "", token)
+    assert reply.status == 403
+    assert "hidden-name" not in reply.json
+    await service.call("DELETE", f"api/sessions/{session['id']}", "alice")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
 from ...model.catalog import ResourceGroup
 from ...model.slots import SLOT_NAMES, Slots
 from ...model.status import Status
-from ...scheduling.snapshot import Snapshot
-from ...site.clock import utcnow
 from ...store import AgentState, Filter, Session
 from ..auth import DELETE, READ, START
 from ..base import Refused
 from ..owners import EVERYBODY
 from .base import Page
-from .sessions import environment_of, slot_bar
+from .sessions import slot_bar
 
 PARTS = {"site": "backendai/pages/admin_site.html"}
-MOST_WAITING = 100  # of one resource group that are shown; the list of sessions has them all
+MOST_WAITING = 50  # of one resource group that are shown; the list of sessions has them all
+MOST_HELD, LEAST_HELD = 120, 3  # sessions that are shown of all agents, and of each in any case
+MOST_AGENTS = 60  # of one resource group
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class AgentView:
     state: AgentState
     used: Slots
     sessions: list[Session]
+    more: int  # sessions there that are not shown
 
     @property
     def bars(self) -> list[dict[str, Any]]:
@@ -46,6 +47,7 @@ class GroupView:
 
     group: ResourceGroup
     agents: list[AgentView]
+    more: int  # agents that are not shown
     waiting: list[Session]
     in_line: int
 
@@ -56,39 +58,41 @@ class AdminPage(Page):
     async def get(self) -> None:
         if not self.caller.may_all(READ):
             raise Refused(403, "not_yours", "This page is for admins.")
-        site = self.site
-        snapshot = await site.db(site.store.snapshot, site.policies, site.catalog, utcnow())
-        agents = await site.db(site.store.agents)
-        held = {holding.session_id for holding in snapshot.holdings}
-        sessions = await site.db(site.store.get_many, sorted(held))
-        groups = [
-            await self._group(group, agents, snapshot, sessions)
-            for group in site.catalog.resource_groups
-        ]
+        db, store, groups = self.site.db, self.site.store, self.site.catalog.resource_groups
+        waiting = asyncio.gather(*(self._waiting(group) for group in groups))
+        agents, holdings, lines = await asyncio.gather(
+            db(store.agents), db(store.holdings), waiting
+        )
+        there: dict[str, dict[str, None]] = {agent.name: {} for agent in agents}
+        used = dict.fromkeys(there, Slots())
+        for holding in reversed(holdings):  # the newest first
+            if holding.agent in there:
+                there[holding.agent][holding.session_id] = None
+                used[holding.agent] += holding.slots
+        each = max(LEAST_HELD, MOST_HELD // max(1, len(agents)))
+        shown = {name: list(ids)[:each] for name, ids in there.items()}
+        sessions = await db(store.get_many, [id for ids in shown.values() for id in ids])
+
+        def view(agent: AgentState) -> AgentView:
+            known = [sessions[id] for id in shown[agent.name] if id in sessions]
+            more = len(there[agent.name]) - len(known)
+            return AgentView(agent, used[agent.name], known, more)
+
+        views = []
+        for group, (line, in_line) in zip(groups, lines, strict=True):
+            mine = [agent for agent in agents if agent.group == group.name]
+            first = [view(agent) for agent in mine[:MOST_AGENTS]]
+            views.append(GroupView(group, first, len(mine) - len(first), line, in_line))
         self.write_page(
             "backendai/pages/admin.html", PARTS,
-            groups=groups, events=EVERYBODY, environment_of=environment_of(site),
+            groups=views, events=EVERYBODY,
             may_move=self.caller.may_all(START), can_end=self.caller.may_all(DELETE),
         )  # fmt: skip
 
-    async def _group(
-        self,
-        group: ResourceGroup,
-        agents: list[AgentState],
-        snapshot: Snapshot,
-        sessions: Mapping[str, Session],
-    ) -> GroupView:
-        wanted = Filter(statuses={Status.PENDING}, resource_group=group.name)
-        waiting, in_line = await self.site.db(
-            self.site.store.list_sessions, wanted, order="position", descending=False,
-            limit=MOST_WAITING,
+    async def _waiting(self, group: ResourceGroup) -> tuple[list[Session], int]:
+        """The first of a group's line, and how many are in it."""
+        return await self.site.db(
+            self.site.store.list_sessions,
+            Filter(statuses={Status.PENDING}, resource_group=group.name),
+            order="position", descending=False, limit=MOST_WAITING,
         )  # fmt: skip
-        views = [_agent(agent, snapshot, sessions) for agent in agents if agent.group == group.name]
-        return GroupView(group, views, waiting, in_line)
-
-
-def _agent(state: AgentState, snapshot: Snapshot, sessions: Mapping[str, Session]) -> AgentView:
-    there = [holding for holding in snapshot.holdings if holding.agent == state.name]
-    used = sum((holding.slots for holding in there), Slots())
-    ids = dict.fromkeys(holding.session_id for holding in there)
-    return AgentView(state, used, [sessions[each] for each in ids if each in sessions])

@@ -13,7 +13,7 @@ from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
 from ...store import Session
 from ..auth import Caller
-from ..base import Handler
+from ..base import Handler, Refused
 from ..parts import NotReady
 from ..schemas import Part
 
@@ -73,7 +73,8 @@ class Page(Shown, Handler):
 
     def server_url(self, session: Session) -> str:
         """Where a session's own server is."""
-        prefix = os.environ.get("JUPYTERHUB_BASE_URL", "/")
+        # With a host for each user only the Hub knows which, and leads there from its own path.
+        prefix = self._hub if self.hub_auth.hub_host else os.environ["JUPYTERHUB_BASE_URL"]
         name = [url_escape_path(session.server_name)] if session.server_name else []
         return url_path_join(prefix, "user", url_escape_path(session.owner), *name, "/")
 
@@ -84,7 +85,8 @@ class Page(Shown, Handler):
     @property
     def part(self) -> str:
         """The part that is asked for; empty for the whole page."""
-        return str(self.get_query_argument(PART, ""))
+        values = self.request.query_arguments.get(PART, [b""])
+        return values[-1].decode("ascii", "replace")
 
     async def _admit(self) -> None:
         if self.request.method not in ("GET", "HEAD", "POST"):
@@ -93,6 +95,8 @@ class Page(Shown, Handler):
             self.redirect(self.get_login_url())
             return
         self._caller = await self.identify()
+        if not self._caller.is_user:
+            raise Refused(403, "not_a_user", "Pages are for people. A service has the API.")
 
     def write_page(self, template: str, parts: dict[str, str], **more: Any) -> None:
         """The page of this template, or the part of it that was asked for; `parts` are templates
@@ -115,7 +119,7 @@ class Page(Shown, Handler):
         if isinstance(error, NotReady):
             # The Hub counts a 5xx of the front page, while it starts, as one that is not there.
             self.set_status(200)
-        title = "Not signed in" if status in (401, 403) else "This does not work"
+        title = {401: "Not signed in", 403: "Not for you"}.get(status, "This does not work")
         told = [line for e in errors for line in e["message"].split("\n")]
         self.show("backendai/pages/message.html", self._caller, title=title, told=told)
 

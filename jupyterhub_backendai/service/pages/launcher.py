@@ -39,6 +39,7 @@ MOST_OFFERED = 30  # sessions to wait for that can be ticked; any other is named
 # Of the address, and no field: which step is open, and whose values are filled in.
 STEP, AGAIN, LIKE = "step", "again", "like"
 FROM_LINK = "These values come from a link. Check them; nothing starts until you press Launch."
+MOST_TOLD = 10  # of several launched at once, of which notes tell
 FROM_BEFORE = "As it was launched before. Check it; nothing starts until you press Launch."
 
 
@@ -78,7 +79,9 @@ class LaunchPage(Page):
             if "fill" not in form:
                 context = await self._context(spec)
                 sessions = await launch(self.site, self.caller, spec, context)
-                self.redirect(f"{self.hub_auth.base_url}#s-{sessions[0].id}", status=303)
+                ids = ",".join(session.id for session in sessions[:MOST_TOLD])
+                first = f"#s-{sessions[0].id}"
+                self.redirect(f"{self.hub_auth.base_url}?launched={ids}{first}", status=303)
                 return
             errors, status = _NONE, 200
         except RequestError as error:

@@ -8,11 +8,12 @@ from datetime import timedelta
 from ...model.status import FINAL, LIVE, Status
 from ...site.clock import utcnow
 from ...store import Filter, Session, SessionResult
+from ..owners import whose
 from .base import Page
 from .words import exit_words
 
 KEPT = timedelta(days=2)  # how long one that is over is told of
-MOST = 100  # of those that are not over, and of those that are
+MOST = 20  # of those that are not over, and of those that are
 PARTS = {"notices": "backendai/pages/notices.html"}
 
 
@@ -21,7 +22,7 @@ class NoticesPage(Page):
 
     async def get(self) -> None:
         db, store, now = self.site.db, self.site.store, utcnow()
-        mine = self.caller.name
+        mine = await whose(self.service, self.caller, None)
         (live, _), (over, _) = await asyncio.gather(
             db(store.list_sessions, Filter(owner=mine, statuses=LIVE), limit=MOST),
             db(

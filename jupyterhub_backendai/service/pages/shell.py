@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
+from jinja2 import ChainableUndefined, ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
 from jupyterhub.utils import url_escape_path, url_path_join
 from tornado.escape import json_encode
@@ -57,6 +57,7 @@ class Shell:
                 FileSystemLoader([*look.get("template_paths", []), templates, static, theirs]),
             ]),
             autoescape=True,
+            undefined=ChainableUndefined,  # of what only the Hub's process can tell an admin's
         )  # fmt: skip
         self.environment.globals.update(words.GLOBALS)
         self.environment.filters.update(words.FILTERS)
@@ -67,7 +68,7 @@ class Shell:
     ) -> tuple[str, str]:
         """A page and its content security policy. `more` is what the template itself needs."""
         context = self._context(caller, xsrf_token)
-        html = self.environment.get_template(template).render(**context, **more)
+        html = self.environment.get_template(template).render({**context, **more})
         # The scripts that the Hub's or an admin's page has around ours. Ours has none: so what
         # somebody got into a page by a name is none of these, and is not run.
         shell = self.environment.get_template("page.html").render(**context)
@@ -76,7 +77,7 @@ class Shell:
     def part(self, template: str, xsrf_token: str, **more: Any) -> str:
         """A part of a page, by itself."""
         found = self.environment.get_template(template)
-        return found.render(**self._addresses(), xsrf_token=xsrf_token, **more)
+        return found.render({**self._addresses(), "xsrf_token": xsrf_token, **more})
 
     def script(self, template: str) -> str:
         """A script of several files, as the Hub's page has it; without its comments, which are for

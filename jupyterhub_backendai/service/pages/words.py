@@ -50,7 +50,7 @@ _OUTCOME: dict[Result, Tag] = {
 }
 
 # What a check says to an owner once it is passed; one that is not says why by itself.
-_PASSED: dict[Step, str] = {
+_PASSED: dict[str, str] = {
     Step.LIMITS: "The limits of the resource group allow it.",
     Step.DEPENDENCIES: "Nothing else has to end before it.",
     Step.START_TIME: "Its start time has come.",
@@ -64,7 +64,7 @@ _PASSED: dict[Step, str] = {
 
 def passed(step: str) -> str:
     """A step that went well, as a sentence; its name where there is none to say."""
-    return _PASSED.get(Step(step), step)
+    return _PASSED.get(step, step)
 
 
 def status_tag(status: Status) -> Tag:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
+from jupyterhub_backendai.model.status import Phase, Status
+
 from .conftest import Open
 from .sample import Sample
 
@@ -45,8 +47,17 @@ async def test_a_place_in_line_is_moved(sample: Sample, visit: Open) -> None:
     sample.place()
     await expect(rows.nth(0)).to_contain_text("of-bob")
     assert [sample.store.get(s.id).position for s in waiting] == [2, 1]
+    # What is typed stays while the page changes, and a refusal is there to be read.
+    other = page.get_by_label("Priority of of-alice")
+    await other.fill("95")
+    await page.keyboard.press("Tab")
+    await sample.submit("bob", "another", 1, **GPU)
+    sample.place()
+    await expect(rows).to_have_count(3)
+    assert await other.input_value() == "95"
+    sample.store.move(waiting[0].id, Status.CANCELLED, phase=Phase.CANCEL, now=sample.now())
     reply = await sample.running.call(
-        "PATCH", f"api/sessions/{waiting[0].id}", "alice", json={"priority": 100}
+        "PATCH", f"api/sessions/{waiting[1].id}", "bob", json={"priority": 100}
     )
     assert (reply.status, reply.json["errors"][0]["field"]) == (403, "priority")
 

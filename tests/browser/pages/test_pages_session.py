@@ -56,19 +56,48 @@ async def test_rename_in_place(sample: Sample, visit: Open) -> None:
     assert sample.store.get(session.id).name == "after"
 
 
+async def test_a_rename_while_it_starts(sample: Sample, visit: Open) -> None:
+    """What changes meanwhile and is not the name is in nobody's way."""
+    sample.agents()
+    session = await sample.submit("alice", "before")
+    page = await visit(f"sessions/{session.id}")
+    await page.get_by_role("button", name="Rename before").click()
+    sample.place()
+    sample.advance(session, Status.PREPARING, Status.CREATING, Status.RUNNING)
+    field = page.get_by_role("textbox", name="New name")
+    await expect(page.get_by_role("link", name="Open Jupyter")).to_be_visible()
+    await field.fill("after")
+    await field.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("after")
+    assert sample.store.get(session.id).name == "after"
+
+
 async def test_a_name_that_somebody_else_changed_meanwhile(sample: Sample, visit: Open) -> None:
     sample.agents()
     session = await sample.run("alice", "before", 5)
     page = await visit(f"sessions/{session.id}")
     await page.get_by_role("button", name="Rename before").click()
     field = page.get_by_role("textbox", name="New name")
-    await page.route("**/api/events*", lambda route: route.abort())
-    await page.route("**/sessions/*?part=detail", lambda route: route.abort())
     sample.store.rename(session.id, "theirs")
     await field.fill("mine")
     await field.press("Enter")
-    await expect(page.get_by_role("alert").filter(has_text="Somebody changed it")).to_be_visible()
+    await expect(page.get_by_role("alert").filter(has_text="named it theirs")).to_be_visible()
     assert sample.store.get(session.id).name == "theirs"
+    await field.press("Enter")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("mine")
+    assert sample.store.get(session.id).name == "mine"
+
+
+async def test_escape_in_the_name_leaves_the_panel_open(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    await sample.run("alice", "before", 5)
+    page = await visit("")
+    await page.get_by_role("link", name="before", exact=True).click()
+    panel = page.get_by_role("dialog", name="before")
+    await panel.get_by_role("button", name="Rename before").click()
+    await page.keyboard.press("Escape")
+    await expect(panel.get_by_role("button", name="Rename before")).to_be_focused()
+    await expect(panel).to_be_visible()
 
 
 async def test_the_panel_opens_beside_the_list_and_goes_back(sample: Sample, visit: Open) -> None:

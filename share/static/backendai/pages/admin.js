@@ -6,6 +6,7 @@ async function move(form) {
   const { session, name } = form.dataset, priority = form.elements.priority;
   try {
     await call("PATCH", `api/sessions/${session}`, { priority: Number(priority.value) });
+    priority.defaultValue = priority.value; // it is the server's now
     trouble("");
     say(`${name} has priority ${priority.value} now.`);
     priority.blur();

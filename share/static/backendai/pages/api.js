@@ -27,10 +27,12 @@ export async function refusal(reply) {
   return new Refused(reply.status, errors);
 }
 
+const PATIENCE = 60000; // ms for an answer
+
 async function ask(address, options = {}) {
   let reply;
   try {
-    reply = await fetch(address, { ...options, headers: { "X-XSRFToken": xsrf, ...options.headers } });
+    reply = await fetch(address, { signal: AbortSignal.timeout(PATIENCE), ...options, headers: { "X-XSRFToken": xsrf, ...options.headers } });
   } catch {
     throw new Refused(0, [{ field: "", code: "", message: "There is no connection. Try again in a moment." }]);
   }

@@ -4,12 +4,14 @@ import { Refused, events, page, part, trouble } from "./api.js";
 import { tell } from "./times.js";
 
 const GATHER = 150; // ms in which changes are gathered
+const SPREAD = 350; // ms over which the tabs that hear of the same change ask
 const POLL = 7000; // ms between two looks without events
+const HIDDEN_POLL = 30000; // ms between two looks of a tab that nobody sees
 const AGAIN = 60000; // ms until events are tried again
 const SHOWN = { live: "Live", polling: "Looks every few seconds", away: "Not connected, trying again" };
 const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"]];
 
-let soon = 0, busy = false, dirty = false, polling = 0;
+let soon = 0, busy = false, dirty = false, polling = 0, later = 0, source = null, told = "";
 const taken = new EventTarget();
 
 /** Calls `work` with each part that was brought up to date. */
@@ -18,7 +20,7 @@ export const onRefresh = (work) => taken.addEventListener("part", (event) => wor
 /** Asks for all parts again, soon. */
 export function refresh() {
   clearTimeout(soon);
-  soon = setTimeout(update, GATHER);
+  soon = setTimeout(update, GATHER + SPREAD * Math.random());
 }
 
 async function update() {
@@ -28,15 +30,9 @@ async function update() {
   }
   busy = true;
   try {
-    for (const node of document.querySelectorAll("[data-part]")) {
-      put(node, await part(node.dataset.part, node.dataset.from || location.href));
-    }
-    trouble("");
-    if (polling) show("polling");
-  } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    if (error.status === 401 || error.status === 403) trouble("You are signed out, so this page does not change any more.", location.href);
-    else show("away");
+    const answers = await Promise.all([...document.querySelectorAll("[data-part]")].map(renew));
+    if (answers.every(Boolean)) tellTrouble("");
+    if (polling && answers.some(Boolean)) show("polling");
   } finally {
     busy = false;
   }
@@ -46,13 +42,37 @@ async function update() {
   }
 }
 
+/** Brings a part up to date; whether that went well. */
+async function renew(node) {
+  const { part: name, from } = node.dataset;
+  try {
+    const html = await part(name, from || location.href);
+    // Meanwhile it may have become the place of something else, or of nothing.
+    if (node.dataset.part === name && node.dataset.from === from) put(node, html);
+    return true;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (error.status === 401 || error.status === 403) tellTrouble("You are signed out, so this page does not change any more.", location.href);
+    else if (error.status === 404) tellTrouble("It is not there any more.");
+    else show("away");
+    return false;
+  }
+}
+
+/** Says what is wrong here, and takes back only what was said here. */
+function tellTrouble(text, href = "") {
+  if (text === told) return;
+  told = text;
+  trouble(text, href);
+}
+
 function put(node, html) {
   Idiomorph.morph(node, html, {
     morphStyle: "innerHTML",
     callbacks: {
       beforeNodeMorphed: (old) => !old.dataset || !("still" in old.dataset),
       // What a reader has ticked or opened stays so.
-      beforeAttributeUpdated: (name, of) => !STAYS.some(([attribute, which]) => name === attribute && of.matches(which)),
+      beforeAttributeUpdated: (name, of) => !(name === "value" && of.matches("input") && of.value !== of.defaultValue) && !STAYS.some(([attribute, which]) => name === attribute && of.matches(which)),
     },
     ignoreActiveValue: true,
   });
@@ -67,37 +87,45 @@ function show(state) {
   where.textContent = SHOWN[state];
 }
 
-function poll(on) {
+function poll(interval) {
   clearInterval(polling);
-  polling = on ? setInterval(refresh, POLL) : 0;
+  polling = interval ? setInterval(refresh, interval) : 0;
 }
 
 function follow() {
-  const source = events(page.dataset.events);
-  source.addEventListener("open", () => {
-    poll(false);
+  clearTimeout(later);
+  source?.close();
+  const mine = (source = events(page.dataset.events));
+  mine.addEventListener("open", () => {
+    poll(0);
     show("live");
     refresh(); // whatever happened while nobody listened
   });
-  source.addEventListener("session", (event) => {
-    taken.dispatchEvent(new CustomEvent("session", { detail: JSON.parse(event.data) }));
-    refresh();
-  });
-  source.addEventListener("error", () => {
+  mine.addEventListener("session", refresh);
+  mine.addEventListener("error", () => {
+    if (mine !== source) return;
     show("away");
-    if (!polling) poll(true);
-    if (source.readyState === EventSource.CLOSED) setTimeout(follow, AGAIN);
+    if (!polling) poll(POLL);
+    if (mine.readyState === EventSource.CLOSED) later = setTimeout(follow, AGAIN);
   });
 }
 
-/** Calls `work` with each session that changed, as the API tells it. */
-export const onSession = (work) => taken.addEventListener("session", (event) => work(event.detail));
+// A browser has six connections to a Hub, for all of its tabs together: one that nobody looks at
+// leaves its own to the others, and looks by itself now and then.
+function leave() {
+  clearTimeout(later);
+  source?.close();
+  source = null;
+  poll(HIDDEN_POLL);
+}
+
 
 /** Begins, where the page says whose changes it follows. */
 export function listen() {
   if (page.dataset.events === undefined) return;
   follow();
   document.addEventListener("visibilitychange", () => {
-    if (document.visibilityState === "visible") refresh();
+    if (document.visibilityState === "visible") follow();
+    else leave();
   });
 }

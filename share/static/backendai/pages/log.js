@@ -1,12 +1,12 @@
 // A session's log: its end at first, then what comes. Only so many lines are kept on the page.
 import { Refused, at, refusal, xsrf } from "./api.js";
 
-const KEPT = 5000; // lines on the page
+const KEPT = 1_000_000; // characters on the page
 const AGAIN = 3000; // ms until a log that broke off is followed again
 const TYPING = 300; // ms after a key until a search begins
 
 const $ = (name) => document.getElementById(`bk-${name}`);
-let reading = new AbortController(), typed = 0;
+let reading = new AbortController(), typed = 0, kept = 0;
 
 const bottom = (box) => box.scrollHeight - box.scrollTop - box.clientHeight < 24;
 
@@ -14,21 +14,21 @@ function say(text) {
   $("log-said").textContent = text;
 }
 
-/** Adds text to the page, and takes the oldest lines away where there are too many. */
-function add(box, text) {
+/** Adds nodes to the page, and takes the oldest away where there is too much. */
+function add(box, ...nodes) {
   const down = bottom(box);
-  box.append(text);
-  while (box.childNodes.length > 1 && lines(box) > KEPT) box.firstChild.remove();
+  for (const node of nodes) kept += node.textContent.length;
+  box.append(...nodes);
+  while (box.childNodes.length > 1 && kept > KEPT) {
+    kept -= box.firstChild.textContent.length;
+    box.firstChild.remove();
+  }
   if (down) box.scrollTop = box.scrollHeight;
 }
 
-function lines(box) {
-  let count = 0;
-  for (const node of box.childNodes) {
-    node.lines ??= node.textContent.split("\n").length - 1;
-    count += node.lines;
-  }
-  return count;
+function empty(box) {
+  kept = 0;
+  box.textContent = "";
 }
 
 function address(more = {}) {
@@ -47,7 +47,7 @@ async function* pieces(url, signal) {
 
 async function whole(box, signal) {
   const follow = $("follow").checked && "live" in $("log").dataset;
-  box.textContent = "";
+  empty(box);
   say(follow ? "Waiting for the log." : "");
   for await (const text of pieces(address({ tail: $("log").dataset.tail, follow: follow ? "1" : "" }), signal)) {
     say(follow ? "Live" : "");
@@ -58,20 +58,21 @@ async function whole(box, signal) {
 }
 
 async function found(box, words, signal) {
-  box.textContent = "";
+  empty(box);
   let rest = "", count = 0;
   for await (const text of pieces(address({ search: words }), signal)) {
     const hits = (rest + text).split("\n");
     rest = hits.pop();
-    for (const hit of hits) {
+    const marks = hits.map((hit) => {
       const { line, text: words } = JSON.parse(hit);
       const mark = document.createElement("span");
       mark.className = "hit";
       mark.dataset.number = line;
       mark.textContent = `${words}\n`;
-      add(box, mark);
-      count += 1;
-    }
+      return mark;
+    });
+    add(box, ...marks);
+    count += marks.length;
     say(`${count} lines found so far`);
   }
   say(count ? `${count} ${count === 1 ? "line" : "lines"} found` : "No line has it.");
@@ -87,7 +88,7 @@ async function show() {
     await (words ? found(box, words, mine.signal) : whole(box, mine.signal));
   } catch (error) {
     if (mine.signal.aborted) return;
-    if (error instanceof Refused) say(error.message);
+    if (error instanceof Refused && error.status && error.status < 500) say(error.message);
     else {
       say("The log broke off. Trying again.");
       setTimeout(() => mine === reading && show(), AGAIN);
@@ -108,6 +109,12 @@ export function log() {
   $("search").form.addEventListener("submit", (event) => {
     event.preventDefault();
     show();
+  });
+  // A tab that nobody sees leaves its connection to the others; see live.js.
+  document.addEventListener("visibilitychange", () => {
+    if (!("live" in $("log").dataset) || !$("follow").checked || $("search").value) return;
+    if (document.visibilityState === "visible") show();
+    else reading.abort();
   });
   show();
 }

@@ -33,9 +33,11 @@ function close(id) {
 
 function note(item) {
   const id = item.dataset.notice;
+  if (notes.get(id)?.html === item.innerHTML) return; // it says nothing new
   const box = notes.get(id) ?? document.createElement("div");
   box.className = "bk-note bk-panel";
   box.dataset.state = item.dataset.state;
+  box.html = item.innerHTML;
   const shut = document.createElement("button");
   shut.type = "button";
   shut.className = "btn-close";
@@ -54,7 +56,12 @@ function note(item) {
 function outside(item) {
   if (!("Notification" in window) || Notification.permission !== "granted" || document.visibilityState === "visible") return;
   if (!("ready" in item.dataset || "over" in item.dataset)) return;
-  const told = new Notification(item.querySelector(".title").textContent, { tag: `backendai-${item.dataset.notice}` });
+  let told;
+  try {
+    told = new Notification(item.querySelector(".title").textContent, { tag: `backendai-${item.dataset.notice}` });
+  } catch {
+    return; // some browsers allow it to a worker only; the note is there all the same
+  }
   told.addEventListener("click", () => {
     window.focus();
     location.href = item.querySelector(".title").href;

@@ -1,22 +1,26 @@
 // The panel beside the list: a session's page, without leaving the list. Without it the links lead there.
-import { Refused, page, part, trouble } from "./api.js";
+import { Refused, part, trouble } from "./api.js";
 import { fetchLate } from "./session.js";
 import { tell } from "./times.js";
 
 const PART = "detail";
-let shown = null, opener = null;
+let shown = null, opener = null, wanted = "";
 
 const side = () => document.getElementById("bk-side");
 
 async function open(address, push = true) {
-  const node = side(), body = node.querySelector("[data-from], .offcanvas-body");
+  const node = side(), body = node.querySelector(".offcanvas-body");
+  let html;
+  wanted = address;
   try {
-    body.innerHTML = await part(PART, address);
+    html = await part(PART, address);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     trouble(error.message);
     return;
   }
+  if (wanted !== address) return; // another was asked for meanwhile
+  body.innerHTML = html;
   body.dataset.from = address;
   body.dataset.part = PART;
   tell(body);
@@ -29,6 +33,7 @@ async function open(address, push = true) {
 
 function closed() {
   const body = side().querySelector(".offcanvas-body");
+  wanted = "";
   delete body.dataset.part;
   body.replaceChildren();
   if (history.state?.panel) history.back();
@@ -38,9 +43,12 @@ function closed() {
 /** Begins, where there is a list with a panel. */
 export function panel() {
   const node = side();
-  if (!node) return;
-  const list = page.dataset.list = location.href;
-  document.querySelector("[data-part=list]").dataset.from = list;
+  if (!node) {
+    // A reload with the panel open has made a page of it; from there back is the list.
+    window.addEventListener("popstate", () => location.reload());
+    return;
+  }
+  document.querySelector("[data-part=list]").dataset.from = location.href;
   document.addEventListener("click", (event) => {
     const link = event.target.closest(".bk-list [data-panel]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -51,7 +59,7 @@ export function panel() {
   node.addEventListener("hidden.bs.offcanvas", closed);
   // Bootstrap listens inside it only, where the focus is not before it has slid in.
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && node.matches(".show, .showing")) shown.hide();
+    if (event.key === "Escape" && !document.querySelector("dialog[open]") && node.matches(".show, .showing")) shown.hide();
   });
   window.addEventListener("popstate", (event) => {
     if (event.state?.panel) open(event.state.panel, false);

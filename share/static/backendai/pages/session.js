@@ -19,11 +19,28 @@ function rename(box, open) {
   }
 }
 
+/** Gives the session its new name. What changed meanwhile and is not the name is in nobody's way. */
+async function give(box, wanted) {
+  const address = `api/sessions/${box.dataset.rename}`, known = box.querySelector("h1").textContent;
+  for (;;) {
+    try {
+      return (await call("PATCH", address, { name: wanted }, { "If-Match": `"${box.dataset.etag}"` })).name;
+    } catch (error) {
+      if (!(error instanceof Refused) || error.status !== 412) throw error;
+      const { name, etag } = await call("GET", address);
+      box.dataset.etag = etag.replaceAll('"', "");
+      if (name === known) continue;
+      box.querySelector("h1").textContent = name;
+      const message = `Somebody named it ${name} meanwhile. Save again to name it ${wanted}.`;
+      throw new Refused(412, [{ field: "name", code: "changed", message }]);
+    }
+  }
+}
+
 async function save(box) {
   const input = box.querySelector("input"), said = box.querySelector("[role=alert]");
   try {
-    const etag = { "If-Match": `"${box.dataset.etag}"` };
-    const { name } = await call("PATCH", `api/sessions/${box.dataset.rename}`, { name: input.value.trim() }, etag);
+    const name = await give(box, input.value.trim());
     box.querySelector("h1").textContent = name;
     rename(box, false);
     say(`It is named ${name} now.`);
@@ -33,7 +50,6 @@ async function save(box) {
     said.textContent = error.message;
     input.setAttribute("aria-invalid", "true");
     input.focus();
-    if (error.status === 412) refresh();
   }
 }
 
@@ -54,6 +70,17 @@ export function fetchLate(root = document) {
   }
 }
 
+async function copy(button) {
+  const shown = button.previousElementSibling;
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    say("Copied.");
+  } catch {
+    getSelection().selectAllChildren(shown); // without https, and where it is not allowed
+    say("Selected. Copy it with your keyboard.");
+  }
+}
+
 /** Begins, wherever a session is shown. */
 export function session() {
   document.addEventListener("click", async (event) => {
@@ -62,8 +89,7 @@ export function session() {
     if (box && event.target.closest("[data-rename-close]")) rename(box, false);
     const copied = event.target.closest("[data-copy]");
     if (copied) {
-      await navigator.clipboard.writeText(copied.dataset.copy);
-      say("Copied.");
+      await copy(copied);
     }
   });
   document.addEventListener("submit", (event) => {
@@ -75,10 +101,10 @@ export function session() {
   document.addEventListener("keydown", (event) => {
     const box = event.target.closest?.("[data-rename] form");
     if (box && event.key === "Escape") {
-      event.stopPropagation();
+      event.stopImmediatePropagation(); // the panel around it stays open
       rename(box.closest("[data-rename]"), false);
     }
-  });
+  }, { capture: true });
   fetchLate();
   onRefresh(fetchLate);
 }

@@ -2,7 +2,7 @@
 import { onRefresh } from "./live.js";
 
 function show() {
-  const told = document.querySelector("[data-tab]");
+  const told = [...document.querySelectorAll("[data-tab]")].find((node) => !node.closest(".offcanvas"));
   if (!told) return;
   document.title = told.dataset.title;
   const icon = document.getElementById("bk-tab-icon");
