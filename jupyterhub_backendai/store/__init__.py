@@ -18,6 +18,7 @@ from .records import (
     SessionResult,
     SubStep,
 )
+from .sessions import NewPriority
 from .store import Store
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "HistoryOrder",
     "Kernel",
     "Launch",
+    "NewPriority",
     "NotFound",
     "Order",
     "Session",

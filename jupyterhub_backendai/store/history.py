@@ -58,6 +58,11 @@ class Outcome:
 
 _ALL = HISTORY.c
 _OF_SESSION = select(HISTORY).where(_ALL.session_id == bindparam("of")).order_by(_ALL.id.desc())
+_MOVES = (
+    select(_ALL.to_status, _ALL.created_at)
+    .where(_ALL.session_id == bindparam("of"), _ALL.to_status.is_not(None))
+    .order_by(_ALL.id)
+)
 _LATEST = (
     select(_ALL.id, _ALL.phase, _ALL.error_code, _ALL.to_status, _ALL.result)
     .where(_ALL.session_id == bindparam("of"))
@@ -101,6 +106,12 @@ def count_again(db: Connection, rows: Sequence[int], now: datetime) -> None:
 def entries(db: Connection, session_id: str) -> list[HistoryEntry]:
     """The history of a session, newest first."""
     return [entry_of(row) for row in db.execute(_OF_SESSION, {"of": session_id})]
+
+
+def moves(db: Connection, session_id: str) -> list[tuple[Status, datetime]]:
+    """The statuses that a session came to, and when, oldest first."""
+    rows = db.execute(_MOVES, {"of": session_id})
+    return [(Status(row.to_status), row.created_at) for row in rows]
 
 
 HistoryOrder = Literal["updated_at", "created_at", "phase", "result", "attempts"]

@@ -8,6 +8,7 @@ from datetime import datetime
 from ..model.catalog import Catalog
 from ..model.policy import Policies
 from ..model.request import KnownSession, SessionRequest
+from ..model.status import Status
 from ..scheduling.snapshot import Pending
 from . import feed, history, launches, outlook, passes, queries
 from .base import StoreBase
@@ -79,6 +80,11 @@ class ServiceCalls(StoreBase):
         """Sessions that wait or waited for this one, oldest first."""
         with self._db.query() as db:
             return queries.dependents(db, session_id)
+
+    def moves(self, session_id: str) -> list[tuple[Status, datetime]]:
+        """The statuses that a session came to, and when, oldest first."""
+        with self._db.query() as db:
+            return history.moves(db, session_id)
 
     def history_page(
         self,

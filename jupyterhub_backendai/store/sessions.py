@@ -307,8 +307,21 @@ def advance(
     return move_held(db, session, outcome, now=now)
 
 
+@dataclass(frozen=True, slots=True)
+class NewPriority:
+    """How soon it is to be a session's turn, who says so, and when."""
+
+    priority: int
+    by: str
+    now: datetime
+
+
 def change(
-    db: Connection, session_id: str, name: str | None, priority: int | None, version: int | None
+    db: Connection,
+    session_id: str,
+    name: str | None,
+    place: NewPriority | None,
+    version: int | None,
 ) -> Session:
     """Changes the name that the owner reads, or the priority; what is None stays. Raises
     `NotFound`, `Changed`, `RequestError`."""
@@ -319,11 +332,14 @@ def change(
         if not session.status.is_final and others.first() is not None:
             raise RequestError([name_in_use(str(name))])
         new["name"] = name
-    if priority not in (None, session.priority):
+    if place is not None and place.priority != session.priority:
         if session.status is not Status.PENDING:
             message = "It does not wait any more, so it has no place in line."
             raise RequestError([FieldError("priority", "not_pending", message, Kind.CONFLICT)])
-        new["priority"] = priority
+        new["priority"] = place.priority
+        message = f"{place.by} changed its priority from {session.priority} to {place.priority}."
+        moved = Outcome(Phase.SCHEDULE, Result.SUCCESS, session.status, None, None, message)
+        history.record(db, session_id, moved, place.now)
     return _change(db, session, **new, version=session.version + 1) if new else session
 
 

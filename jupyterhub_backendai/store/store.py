@@ -30,7 +30,7 @@ from .records import (
     SubStep,
 )
 from .service_calls import ServiceCalls
-from .sessions import Submission
+from .sessions import NewPriority, Submission
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -224,12 +224,13 @@ class Store(ServiceCalls):
         self,
         session_id: str,
         name: str | None = None,
-        priority: int | None = None,
+        priority: NewPriority | None = None,
         version: int | None = None,
     ) -> Session:
-        """Changes the name that the owner reads, or how soon it is its turn; None stays. Raises
-        `NotFound`; `RequestError` for a name in use, and for the priority of one that does not
-        wait; `Changed` where the session has another version than the one given."""
+        """Changes the name that the owner reads, or how soon it is its turn, which is noted in the
+        history; None stays. Raises `NotFound`; `RequestError` for a name in use, and for the
+        priority of one that does not wait; `Changed` where the session has another version than
+        the one given."""
         try:
             with self._write() as db:
                 return sessions.change(db, session_id, name, priority, version)

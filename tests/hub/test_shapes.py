@@ -227,7 +227,7 @@ def test_a_hub_in_a_container(composed: Composed) -> None:
 
     # The form offers the folder: the Hub sees it where it has it mounted.
     page = alice.cookies.get(f"{composed.url}/hub/spawn/alice/other", timeout=30)
-    assert '"name": "data"' in page.text
+    assert '"name":"data"' in page.text
 
     # The Hub's container is replaced, as an update does; its address may be another one then.
     composed.hub.remove(force=True, v=True)

@@ -37,7 +37,9 @@ async def test_a_post_launches_and_leads_to_the_list(service: Running) -> None:
     reply = await post(service, "alice", name="from-form")
     (session,) = service.store.list_sessions(Filter(owner="alice", name="from-form"))[0]
     assert reply.status == 303
-    assert reply.headers["Location"] == f"/services/backendai/#s-{session.id}"
+    assert reply.headers["Location"] == (
+        f"/services/backendai/?launched={session.id}#s-{session.id}"
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from ...model.status import FINAL, LIVE, Status
+from ...site.clock import utcnow
 from ...site.runtime import Site
-from ...store import Changed, Filter, HistoryFilter, NotFound, Session
+from ...store import Changed, Filter, HistoryFilter, NewPriority, NotFound, Session
 from ..auth import READ, SCOPES, START, Caller
 from ..base import Handler, Refused, not_found
 from ..ending import end
@@ -84,9 +85,11 @@ class SessionHandler(Listing):
         if wanted.priority is not None and not self.caller.may_all(START):
             message = "The order of the line is for those who may start everybody's sessions."
             raise Refused(403, "not_yours", message, "priority")
-        session = await self.site.db(
-            self.site.store.change, session.id, wanted.name, wanted.priority, version
-        )
+        place = None
+        if wanted.priority is not None:
+            place = NewPriority(wanted.priority, self.caller.name, utcnow())
+        store = self.site.store
+        session = await self.site.db(store.change, session.id, wanted.name, place, version)
         if wanted.priority is not None:
             self.site.queue.kick()
         await self.show(session)

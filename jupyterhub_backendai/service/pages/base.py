@@ -12,7 +12,7 @@ from pydantic import ConfigDict
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
 from ...store import Session
-from ..auth import Caller
+from ..auth import DELETE, READ, Caller
 from ..base import Handler, Refused
 from ..parts import NotReady
 from ..schemas import Part
@@ -77,6 +77,15 @@ class Page(Shown, Handler):
         prefix = self._hub if self.hub_auth.hub_host else os.environ["JUPYTERHUB_BASE_URL"]
         name = [url_escape_path(session.server_name)] if session.server_name else []
         return url_path_join(prefix, "user", url_escape_path(session.owner), *name, "/")
+
+    def readable(self, session: Session) -> bool:
+        """Whether who asks may read what a session was told to do."""
+        return self.caller.may(READ, session.owner, session.owner_groups)
+
+    def may_end(self, session: Session) -> bool:
+        """Whether who asks may end a session, which is not over."""
+        may = self.caller.may(DELETE, session.owner, session.owner_groups)
+        return may and not session.status.is_final
 
     @property
     def _hub(self) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal, cast
 
 from pydantic import Field
 
 from ...model.status import Phase, Result, Status
 from ...site.clock import utcnow
-from ...store import HistoryEntry, HistoryFilter, HistoryOrder, Session
+from ...store import HistoryFilter, HistoryOrder, Session
 from .base import Settings, address
 from .session import SessionPage
 
@@ -54,20 +55,21 @@ class HistoryListPage(SessionPage):
         session = await self.session(id)
         query = self.read_query(HistoryListQuery)
         db, store = self.site.db, self.site.store
-        (rows, total), everything = await asyncio.gather(
+        (rows, total), (_, whole), moves = await asyncio.gather(
             db(
                 store.history_page, session.id, query.wanted,
                 order=cast(HistoryOrder, query.sort.removeprefix("-")),
                 descending=query.sort.startswith("-"),
                 limit=PER_PAGE, offset=(query.page - 1) * PER_PAGE,
             ),
-            db(store.history, session.id),
+            db(store.history_page, session.id, limit=0),
+            db(store.moves, session.id),
         )  # fmt: skip
         here = self.page_of(session, "history")
         self.write_page(
             "backendai/pages/history.html", HISTORY,
-            session=session, rows=rows, total=total, whole=len(everything), query=query,
-            stretches=stretches(session, everything), events=self.events(session),
+            session=session, rows=rows, total=total, whole=whole, query=query,
+            stretches=stretches(session, moves), events=self.events(session),
             page_of=self.page_of, phases=list(Phase), results=list(Result), statuses=list(Status),
             columns=list(_columns(query, here)), here_url=here,
             first=(query.page - 1) * PER_PAGE + 1,
@@ -108,8 +110,9 @@ _STRETCHES = {
 }
 
 
-def stretches(session: Session, history: Sequence[HistoryEntry]) -> list[Stretch]:
-    """Where the time went until a session ran; a try that failed counts as what it was at."""
+def stretches(session: Session, moves: Sequence[tuple[Status, datetime]]) -> list[Stretch]:
+    """Where the time went until a session ran; a try that failed counts as what it was at.
+    `moves`: the statuses that it came to, and when, oldest first."""
     begun = session.submitted_at
     over = session.running_at or session.ended_at or utcnow()
     whole = (over - begun).total_seconds()
@@ -117,14 +120,13 @@ def stretches(session: Session, history: Sequence[HistoryEntry]) -> list[Stretch
         return []
     found: list[Stretch] = []
     status, since = Status.PENDING, begun
-    moves = [row for row in reversed(history) if row.to_status and row.to_status != row.from_status]
-    for row in [*moves, None]:
-        until = min(over, row.created_at) if row else over
+    for next_, at in [*moves, (None, over)]:
+        until = min(over, at)
         seconds = (until - since).total_seconds()
         if status in _STRETCHES and seconds > 0:
-            at = round(1000 * (since - begun).total_seconds() / whole)
+            place = round(1000 * (since - begun).total_seconds() / whole)
             share = max(2, round(1000 * seconds / whole))
-            found.append(Stretch(*_STRETCHES[status], seconds, at, share))
-        if row is not None and row.to_status is not None:
-            status, since = row.to_status, max(since, until)
+            found.append(Stretch(*_STRETCHES[status], seconds, place, share))
+        if next_ is not None:
+            status, since = next_, max(since, until)
     return found

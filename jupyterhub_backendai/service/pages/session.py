@@ -12,7 +12,7 @@ from ...model.catalog import App
 from ...model.slots import format_bytes
 from ...model.status import IN_LINE, Phase, Status
 from ...store import HistoryEntry, Session
-from ..auth import DELETE, READ, START
+from ..auth import READ, START
 from ..calls.sessions import find
 from ..owners import EVERYBODY
 from .base import Page
@@ -59,14 +59,14 @@ class DetailPage(SessionPage):
             db(store.dependents, session.id),
             db(store.history_page, session.id, limit=NEWEST),
         )
-        caller, owner, groups = self.caller, session.owner, session.owner_groups
+        caller = self.caller
         self.write_page(
             "backendai/pages/session.html", DETAIL,
             session=session, kernels=kernels, depends_on=earlier, dependents=later,
             checks=latest_checks(session, history), events=self.events(session),
-            can_end=not session.status.is_final and caller.may(DELETE, owner, groups),
-            can_rename=caller.may(START, owner, groups),
-            mine=owner == caller.name, page_of=self.page_of,
+            can_end=self.may_end(session), readable=self.readable,
+            can_rename=caller.may(START, session.owner, session.owner_groups),
+            mine=session.owner == caller.name, page_of=self.page_of,
             environment_of=environment_of(self.site),
             tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,
             server_url=self.server_url(session), shm=format_bytes(session.request.shm),

@@ -12,7 +12,7 @@ from ...model.slots import SLOT_NAMES, format_bytes, format_thousandths
 from ...model.status import FINAL, LIVE
 from ...site.runtime import Site
 from ...store import Filter, Order, Session
-from ..auth import DELETE, READ, Caller
+from ..auth import READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page, Settings, address
@@ -83,7 +83,9 @@ class SessionsPage(Page):
             events=EVERYBODY if owner is None else "" if mine else owner,
             pinned=[launch for launch in launches if launch.pinned],
             recent=[launch for launch in launches if not launch.pinned],
-            sees_all=self.caller.may_all(READ), can_end=query.state == "live" and self._ends(owner),
+            sees_all=self.caller.may_all(READ), readable=self.readable,
+            can_end=query.state == "live" and any(self.may_end(session) for session in sessions),
+            may_end=self.may_end,
             groups=[group.name for group in site.catalog.resource_groups],
             launch_url=self.launch_url,
             filtered=bool(query.name or query.type or query.resource_group),
@@ -94,10 +96,6 @@ class SessionsPage(Page):
             if query.page * PER_PAGE < total else "",
             environment_of=environment_of(site), server_url=self.server_url,
         )  # fmt: skip
-
-    def _ends(self, owner: str | None) -> bool:
-        caller = self.caller
-        return caller.may_all(DELETE) if owner is None else caller.may(DELETE, owner)
 
 
 async def _nothing() -> list[Any]:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import Browser, Page, Request, async_playwright, expect
 
 from ...service.running import Running, running, until_open
 from .sample import SITE, Sample
@@ -46,6 +46,10 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
     errors: list[str] = []
     contexts = []
 
+    def note_failed(request: Request) -> None:
+        if "/static/" in request.url:
+            errors.append(f"{request.url}: {request.failure}")
+
     async def visit(
         path: str, who: str = "alice", *, width: int = 1280, height: int = 900,
         dark: bool = False, js: bool = True, policy: bool = True,
@@ -60,7 +64,12 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
         )
         context.set_default_timeout(20_000)
         contexts.append(context)
+        # A window behind another counts as hidden, and many tests may open some at once.
+        await context.add_init_script(
+            "Object.defineProperty(document, 'visibilityState', { get: () => 'visible' })"
+        )
         page = await context.new_page()
+        page.on("requestfailed", note_failed)
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on(
             "console",

@@ -47,6 +47,8 @@ async def test_a_place_in_line_is_moved(sample: Sample, visit: Open) -> None:
     sample.place()
     await expect(rows.nth(0)).to_contain_text("of-bob")
     assert [sample.store.get(s.id).position for s in waiting] == [2, 1]
+    told = sample.store.history(waiting[1].id)
+    assert "admin changed its priority from 10 to 90." in [row.message for row in told]
     # What is typed stays while the page changes, and a refusal is there to be read.
     other = page.get_by_label("Priority of of-alice")
     await other.fill("95")

@@ -101,6 +101,11 @@ export function notices() {
     count();
   });
   $("read").addEventListener("click", markRead);
+  $("bell").addEventListener("keydown", (event) => {
+    if (event.key !== " ") return; // it is a link for those without a script, and a button here
+    event.preventDefault();
+    event.currentTarget.click();
+  });
   $("drawer").addEventListener("hidden.bs.offcanvas", markRead);
   if ("Notification" in window && Notification.permission === "default") {
     $("ask").hidden = false;
