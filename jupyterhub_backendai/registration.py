@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from copy import copy
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from traitlets.config import Config
@@ -17,6 +17,7 @@ from .service import keeper
 from .service.handover import LOOK, VARIABLE, pack
 from .service.parts import CLIENT
 
+T = TypeVar("T", list[Any], dict[str, Any])
 NAME = "backendai"
 LINK = "backendai_sessions"  # of the variables of templates: where the sessions page is
 SERVICE = [sys.executable, "-m", "jupyterhub_backendai.service"]
@@ -37,7 +38,7 @@ def add_service(
     configuration has none of them, because DockerSpawner's own say it.
     """
     hub = c.JupyterHub
-    if any(service.get("name") == NAME for service in _listed(hub, "services")):
+    if any(service.get("name") == NAME for service in _given(hub, "services", list)):
         return
     given = {name: getattr(configuration, name) for name in c.get("BackendAI", {})}
     filled = {name: value for name, value in offered.items() if not given.get(name)}
@@ -63,9 +64,9 @@ def add_service(
 def _look(hub: Config) -> dict[str, Any]:
     """What an admin has made of the Hub's pages, for the service's to look the same: templates,
     and those of their variables that are plain values."""
-    values = _mapped(hub, "template_vars")
+    values = _given(hub, "template_vars", dict)
     return {
-        "template_paths": _listed(hub, "template_paths"),
+        "template_paths": _given(hub, "template_paths", list),
         "template_vars": {name: value for name, value in values.items() if _is_plain(value)},
     }
 
@@ -84,7 +85,7 @@ def _lead_to_sessions(hub: Config, configuration: BackendAI) -> None:
     if hub.get("subdomain_host"):
         return  # services have a host of their own there, which the Hub alone knows
     address = f"{_base_url(hub)}services/{NAME}/"
-    if LINK not in _mapped(hub, "template_vars"):
+    if LINK not in _given(hub, "template_vars", dict):
         hub.setdefault("template_vars", {}).update({LINK: address})
     if configuration.sessions_first and "default_url" not in hub:
         hub["default_url"] = address
@@ -92,7 +93,7 @@ def _lead_to_sessions(hub: Config, configuration: BackendAI) -> None:
 
 def _let_users_in(hub: Config) -> None:
     """To the `user` role where the admin wrote one, for then the Hub reads nothing else."""
-    for role in _listed(hub, "load_roles"):
+    for role in _given(hub, "load_roles", list):
         if role.get("name") == "user" and "scopes" in role:
             if ACCESS not in role["scopes"]:
                 role["scopes"] = [*role["scopes"], ACCESS]
@@ -111,20 +112,12 @@ def _base_url(hub: Config) -> str:
     return f"/{path}/" if path else "/"
 
 
-def _mapped(hub: Config, name: str) -> dict[str, Any]:
-    """What is in a dict of the configuration, also while it is only `.update` calls."""
-    value = hub.get(name, {})
+def _given(hub: Config, name: str, kind: type[T]) -> T:
+    """A list or dict of the configuration, also while it is only `.append` or `.update` calls."""
+    value = hub.get(name, kind())
     if isinstance(value, LazyConfigValue):
-        return dict(copy(value).get_value({}))
-    return dict(value)
-
-
-def _listed(hub: Config, name: str) -> list[Any]:
-    """What is in a list of the configuration, also while it is only `.append` calls."""
-    value = hub.get(name, [])
-    if isinstance(value, LazyConfigValue):
-        return list(copy(value).get_value([]))  # a copy: one that was read takes no more
-    return list(value)
+        value = copy(value).get_value(kind())  # a copy: one that was read takes no more
+    return kind(value)
 
 
 def _append(hub: Config, name: str, value: Any) -> None:

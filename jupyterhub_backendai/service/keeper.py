@@ -107,7 +107,7 @@ def _listen(url: str) -> list[socket.socket]:
             kind = socket.SOCK_STREAM
             for found in socket.getaddrinfo(place.hostname, place.port or 80, type=kind):
                 opened.append(socket.create_server(found[4][:2], family=found[0]))
-    except OSError:
+    except (OSError, ValueError):  # a port that is none
         for one in opened:
             one.close()
         return []

@@ -34,20 +34,27 @@ async def options_view(site: Site, context: Context) -> dict[str, Any]:
     )
 
 
-def summary(request: SessionRequest, catalog: Catalog) -> str:
-    """A request in a line: what a person recognises it by."""
+def environment_name(request: SessionRequest, catalog: Catalog) -> str:
+    """The environment and its version, or the image, as a person knows them."""
     environment = catalog.environment(request.environment or "")
-    name = environment.label if environment else request.image
+    name = environment.label if environment else request.environment or request.image
     if request.version and request.version != "default":
         name += f" {request.version}"
-    cores = format_thousandths(request.cpu)
-    parts = [
-        name,
-        f"{cores} {'core' if request.cpu == 1000 else 'cores'}",
-        format_bytes(request.mem),
-    ]
-    if request.fgpu:
-        parts.append(f"{format_thousandths(request.fgpu)} FGPU")
+    return name
+
+
+def amounts(slots: Slots) -> str:
+    """Cores, memory and FGPU in a line."""
+    cores = f"{format_thousandths(slots.cpu)} {'core' if slots.cpu == 1000 else 'cores'}"
+    parts = [cores, format_bytes(slots.mem)]
+    if slots.fgpu:
+        parts.append(f"{format_thousandths(slots.fgpu)} FGPU")
+    return ", ".join(parts)
+
+
+def summary(request: SessionRequest, catalog: Catalog) -> str:
+    """A request in a line: what a person recognises it by."""
+    parts = [environment_name(request, catalog), amounts(request.slots)]
     folders = [mount.folder for mount in request.mounts if not mount.folder.startswith(".")]
     if folders:
         parts.append(f"folder {folders[0]}" if len(folders) == 1 else f"{len(folders)} folders")

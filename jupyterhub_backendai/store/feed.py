@@ -61,7 +61,7 @@ _NUMBER = (
 )
 _SOME = select(SESSIONS).where(_ALL.seq > bindparam("after")).order_by(_ALL.seq)
 _SOME = _SOME.limit(bindparam("most", type_=Integer))
-_CHANGES, _CHANGES_OF = (_SOME), (_SOME.where(_ALL.owner == bindparam("whose")))
+_CHANGES, _CHANGES_OF = _SOME, _SOME.where(_ALL.owner == bindparam("whose"))
 _LATEST = select(META.c.value).where(_COUNTER)
 _MAY_START = exists().where(
     _ALL.seq > bindparam("after"),

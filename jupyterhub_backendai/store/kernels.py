@@ -10,7 +10,7 @@ from .tables import KERNELS
 
 _THIS_KERNEL = (KERNELS.c.session_id == bindparam("of"), KERNELS.c.name == bindparam("which"))
 _KERNEL_EXISTS = select(exists().where(*_THIS_KERNEL))
-_ADD_KERNEL, _CHANGE_KERNEL = (insert(KERNELS)), (update(KERNELS).where(*_THIS_KERNEL))
+_ADD_KERNEL, _CHANGE_KERNEL = insert(KERNELS), update(KERNELS).where(*_THIS_KERNEL)
 
 
 def note(db: Connection, session_id: str, name: str, facts: KernelFacts) -> None:

@@ -50,7 +50,8 @@ _NEWEST = (
     .correlate(SESSIONS)
     .scalar_subquery()
 )
-_WAITING = (select(
+_WAITING = (
+    select(
         _ALL.id, _ALL.owner, _ALL.project, _ALL.resource_group, _ALL.cpu, _ALL.mem, _ALL.fgpu,
         _ALL.priority, _ALL.submitted_at, _ALL.status_changed_at, _ALL.agent_wanted,
         _ALL.not_before, _ALL.reason_code, _ALL.reason, _ALL.position,
@@ -59,7 +60,8 @@ _WAITING = (select(
     )
     .select_from(SESSIONS)
     .outerjoin(HISTORY, HISTORY.c.id == _NEWEST)
-    .where(*_PENDING))  # fmt: skip
+    .where(*_PENDING)
+)  # fmt: skip
 # What is held is freed in the very moment of the row that says why.
 _OF_ITS_END = (
     HISTORY.c.session_id == ALLOCATIONS.c.session_id,
@@ -73,14 +75,16 @@ _AVOIDED = (
     .where(HISTORY.c.error_code.in_(AGENT_FAILED))
 )
 _WHO_WAITS, _OTHER = SESSIONS.alias(), SESSIONS.alias()
-_AWAITED = (select(
+_AWAITED = (
+    select(
         DEPENDENCIES.c.session_id, _OTHER.c.id, _OTHER.c.name, _OTHER.c.status, _OTHER.c.result,
         _OTHER.c.ended_at,
     )
     .join(_WHO_WAITS, _WHO_WAITS.c.id == DEPENDENCIES.c.session_id)
     .join(_OTHER, _OTHER.c.id == DEPENDENCIES.c.depends_on)
     .where(_WHO_WAITS.c.status == Status.PENDING.value)
-    .order_by(_OTHER.c.submitted_at, _OTHER.c.id))  # fmt: skip
+    .order_by(_OTHER.c.submitted_at, _OTHER.c.id)
+)  # fmt: skip
 _NEWEST_FIRST = func.row_number().over(
     partition_by=_ALL.owner, order_by=(_ALL.submitted_at.desc(), _ALL.id.desc())
 )
@@ -297,7 +301,7 @@ def _end(db: Connection, ending: Ending, now: datetime) -> None:
     )  # fmt: skip
     try:
         sessions.move(
-            db, ending.session_id, outcome, now=now, expect=Status.PENDING,
+            db, sessions.locked(db, ending.session_id), outcome, now=now, expect=Status.PENDING,
             reason_code=ending.code, reason=ending.reason,
         )  # fmt: skip
     except IllegalTransition:

@@ -50,7 +50,7 @@ def retry_or_give_up(
         message=message or reason,
         sub_steps=sub_steps,
     )
-    return sessions.move_held(db, session, outcome, now=now, reason_code=error_code, reason=reason)
+    return sessions.move(db, session, outcome, now=now, reason_code=error_code, reason=reason)
 
 
 _TRIES = select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(

@@ -233,29 +233,6 @@ def locked(db: Connection, session_id: str, version: int | None = None) -> Sessi
 
 def move(
     db: Connection,
-    session_id: str,
-    outcome: Outcome,
-    *,
-    now: datetime,
-    reason_code: str = "",
-    reason: str = "",
-    expect: Status | None = None,
-    exit_code: int | None = None,
-    result_of_work: SessionResult | None = None,
-    version: int | None = None,
-) -> Session:
-    """Takes a session to `outcome.to_status`: with `place` the only one that writes a status.
-
-    Raises `NotFound`, `Changed`; `IllegalTransition` too where the status is not what was expected.
-    """
-    return move_held(
-        db, locked(db, session_id, version), outcome, now=now, reason_code=reason_code,
-        reason=reason, expect=expect, exit_code=exit_code, result_of_work=result_of_work,
-    )  # fmt: skip
-
-
-def move_held(
-    db: Connection,
     session: Session,
     outcome: Outcome,
     *,
@@ -266,7 +243,9 @@ def move_held(
     exit_code: int | None = None,
     result_of_work: SessionResult | None = None,
 ) -> Session:
-    """`move` of a session that is `locked` already."""
+    """Takes a session, which is `locked`, to `outcome.to_status`: with `place` the only one that
+    writes a status. Raises `IllegalTransition`, also where the status is not what was expected.
+    """
     assert outcome.to_status is not None
     old, new = session.status, outcome.to_status
     if expect is not None and old is not expect:
@@ -304,7 +283,7 @@ def advance(
     outcome = Outcome(
         phase, Result.SUCCESS, to_status=to, message=f"{phase.value} success", sub_steps=sub_steps
     )
-    return move_held(db, session, outcome, now=now)
+    return move(db, session, outcome, now=now)
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,9 +150,10 @@ class Store(ServiceCalls):
             sub_steps=sub_steps,
         )  # fmt: skip
         with self._write() as db:
+            session = sessions.locked(db, session_id, version)
             return sessions.move(
-                db, session_id, outcome, now=now, reason_code=reason_code, reason=reason,
-                expect=expect, exit_code=exit_code, result_of_work=result_of_work, version=version,
+                db, session, outcome, now=now, reason_code=reason_code, reason=reason,
+                expect=expect, exit_code=exit_code, result_of_work=result_of_work,
             )  # fmt: skip
 
     def advance(
@@ -328,7 +329,7 @@ class Store(ServiceCalls):
 
     def used(self, owner: str) -> tuple[Slots, int]:
         """What the owner's sessions hold, and how many of them hold something."""
-        with self._db.read() as db:
+        with self._db.query() as db:
             return agents.used(db, owner)
 
     def kernels(self, session_id: str) -> list[Kernel]:

@@ -67,7 +67,7 @@ def half_a_move(url: str, session_id: str) -> None:
     store = Store(url)
     outcome = Outcome(Phase.CANCEL, Result.SUCCESS, to_status=Status.CANCELLED)
     with store._db.write(alone=True) as db:
-        sessions.move(db, session_id, outcome, now=NOW)
+        sessions.move(db, sessions.locked(db, session_id), outcome, now=NOW)
         print("inside", flush=True)
         sys.stdin.readline()
 

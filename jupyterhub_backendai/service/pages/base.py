@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
 from jupyterhub.utils import url_escape_path, url_path_join
-from pydantic import ConfigDict
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
+from ...site.options import environment_name
 from ...store import Session
 from ..auth import DELETE, READ, Caller
 from ..base import Handler, Refused
 from ..parts import NotReady
-from ..schemas import Part
 
 if TYPE_CHECKING:
     from ..app import Service
 
 PART = "part"  # the setting of a page's address that asks for a part of it
-
-
-class Settings(Part):
-    """Base of what a page's address may say. What is not known is somebody else's: the Hub takes
-    along whatever an address had when it sends a browser on."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Shown(HubOAuthenticated, RequestHandler):
@@ -86,6 +77,10 @@ class Page(Shown, Handler):
         """Whether who asks may end a session, which is not over."""
         may = self.caller.may(DELETE, session.owner, session.owner_groups)
         return may and not session.status.is_final
+
+    def environment_of(self, session: Session) -> str:
+        """The environment of a session as its owner knows it."""
+        return environment_name(session.request, self.site.catalog)
 
     @property
     def _hub(self) -> str:
@@ -157,10 +152,3 @@ def _keep_for_good(handler: RequestHandler) -> None:
     handler.set_header("X-Content-Type-Options", "nosniff")
     handler.set_header("Content-Security-Policy", "default-src 'none'")
     handler.clear_header("Server")
-
-
-def address(path: str, /, **settings: object) -> str:
-    """A page's address with those settings that are not at their default: neither None nor
-    empty."""
-    given = {name: value for name, value in settings.items() if value not in (None, "")}
-    return f"{path}?{urlencode(given)}" if given else path

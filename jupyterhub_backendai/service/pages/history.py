@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import Field
 
 from ...model.status import Phase, Result, Status
 from ...site.clock import utcnow
-from ...store import HistoryFilter, HistoryOrder, Session
-from .base import Settings, address
+from ...store import HistoryFilter, Session
+from .lists import ListSettings
 from .session import SessionPage
 
+_COLUMNS = [  # title, class, what it is sorted by
+    ("Phase", "", "phase"), ("Result", "", "result"), ("From, to", "", ""), ("Message", "", ""),
+    ("Attempts", "", "attempts"), ("Updated", "", "updated_at"), ("Created", "", "created_at"),
+]  # fmt: skip
 HISTORY = {"history": "backendai/pages/history_list.html"}
-PER_PAGE = 25
 
 
-class HistoryListQuery(Settings):
+class HistoryListQuery(ListSettings):
     """Which rows of a history are shown."""
 
     phase: Phase | Literal[""] | None = None
@@ -33,7 +36,6 @@ class HistoryListQuery(Settings):
         "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
         "result", "-result", "attempts", "-attempts",
     ] = "-updated_at"  # fmt: skip
-    page: int = Field(default=1, ge=1, le=10**6)
 
     @property
     def wanted(self) -> HistoryFilter:
@@ -41,11 +43,6 @@ class HistoryListQuery(Settings):
         return HistoryFilter(
             **{name: getattr(self, name) or None for name in HistoryFilter.__slots__}
         )
-
-    def address(self, path: str, /, **other: object) -> str:
-        """The address of this list, with other settings."""
-        given = self.model_dump(mode="json", exclude_defaults=True)
-        return address(path, **{**given, **other})
 
 
 class HistoryListPage(SessionPage):
@@ -56,38 +53,19 @@ class HistoryListPage(SessionPage):
         query = self.read_query(HistoryListQuery)
         db, store = self.site.db, self.site.store
         (rows, total), (_, whole), moves = await asyncio.gather(
-            db(
-                store.history_page, session.id, query.wanted,
-                order=cast(HistoryOrder, query.sort.removeprefix("-")),
-                descending=query.sort.startswith("-"),
-                limit=PER_PAGE, offset=(query.page - 1) * PER_PAGE,
-            ),
+            db(store.history_page, session.id, query.wanted, **query.part()),
             db(store.history_page, session.id, limit=0),
             db(store.moves, session.id),
         )  # fmt: skip
         here = self.page_of(session, "history")
         self.write_page(
             "backendai/pages/history.html", HISTORY,
-            session=session, rows=rows, total=total, whole=whole, query=query,
+            session=session, rows=rows, whole=whole, query=query,
             stretches=stretches(session, moves), events=self.events(session),
             page_of=self.page_of, phases=list(Phase), results=list(Result), statuses=list(Status),
-            columns=list(_columns(query, here)), here_url=here,
-            first=(query.page - 1) * PER_PAGE + 1,
-            previous=query.address(here, page=query.page - 1) if query.page > 1 else "",
-            next=query.address(here, page=query.page + 1)
-            if query.page * PER_PAGE < total else "",
+            columns=list(query.columns(here, _COLUMNS)), here_url=here,
+            **query.pages(here, total),
         )  # fmt: skip
-
-
-def _columns(query: HistoryListQuery, here: str) -> Iterator[dict[str, str]]:
-    for title, key in (
-        ("Phase", "phase"), ("Result", "result"), ("From, to", ""), ("Message", ""),
-        ("Attempts", "attempts"), ("Updated", "updated_at"), ("Created", "created_at"),
-    ):  # fmt: skip
-        sorts, down = query.sort.removeprefix("-") == key, query.sort.startswith("-")
-        order = ("descending" if down else "ascending") if sorts and key else ""
-        href = query.address(here, page=None, sort=key if sorts and down else f"-{key}")
-        yield {"title": title, "order": order, "href": href if key else ""}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from ..calls.sessions import find
 from ..owners import EVERYBODY
 from .base import Page
 from .notices import tab_state
-from .sessions import environment_of
 
 DETAIL = {
     "detail": "backendai/pages/session_detail.html",
@@ -67,7 +66,7 @@ class DetailPage(SessionPage):
             can_end=self.may_end(session), readable=self.readable,
             can_rename=caller.may(START, session.owner, session.owner_groups),
             mine=session.owner == caller.name, page_of=self.page_of,
-            environment_of=environment_of(self.site),
+            environment_of=self.environment_of,
             tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,
             server_url=self.server_url(session), shm=format_bytes(session.request.shm),
         )  # fmt: skip

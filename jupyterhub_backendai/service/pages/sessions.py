@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from pydantic import Field
 
 from ...model.slots import SLOT_NAMES, format_bytes, format_thousandths
 from ...model.status import FINAL, LIVE
 from ...site.runtime import Site
-from ...store import Filter, Order, Session
+from ...store import Filter
 from ..auth import READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
-from .base import Page, Settings, address
+from .base import Page
+from .lists import ListSettings
 
-PER_PAGE = 25
-MOST_PAGES = 10**6
 Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
 ]  # fmt: skip
 PARTS = {"list": "backendai/pages/sessions_list.html"}
+_WHAT = [("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", "")]
+_COLUMNS = {  # by state: title, class, what it is sorted by
+    "live": [*_WHAT, ("Elapsed", "took", "submitted_at"), ("Ends", "ends", "")],
+    "over": [*_WHAT, ("Ran for", "took", "ended_at")],
+}
 _SLOTS = {"cpu": "CPU", "mem": "Memory", "fgpu": "GPU"}
 
 
-class ListQuery(Settings):
+class ListQuery(ListSettings):
     """Which sessions the list shows."""
 
     state: Literal["live", "over"] = "live"
@@ -35,7 +39,6 @@ class ListQuery(Settings):
     resource_group: str | None = Field(default=None, max_length=255)
     owner: Word | Literal[""] | None = None
     sort: Sort = "-submitted_at"
-    page: int = Field(default=1, ge=1, le=MOST_PAGES)
 
     def wanted(self, owner: str | None, state: str) -> Filter:
         """The filter of one of the two tabs."""
@@ -47,13 +50,6 @@ class ListQuery(Settings):
             name=self.name or None,
         )
 
-    def address(self, service: str, /, **other: object) -> str:
-        """The address of this list, with other settings."""
-        given = {**self.model_dump(exclude_defaults=True), **other}
-        defaults = {name: field.default for name, field in type(self).model_fields.items()}
-        told = {name: value for name, value in given.items() if value != defaults.get(name)}
-        return address(service, **told)
-
 
 class SessionsPage(Page):
     """Sessions that one may see: those that are not over, or those that are."""
@@ -63,14 +59,9 @@ class SessionsPage(Page):
         query = self.read_query(ListQuery)
         owner = await whose(self.service, self.caller, query.owner or None)
         db, store, rest = site.db, site.store, "over" if query.state == "live" else "live"
-        order = cast(Order, query.sort.removeprefix("-"))
         mine = owner == self.caller.name
         (sessions, total), (_, others), left, launches = await asyncio.gather(
-            db(
-                store.list_sessions, query.wanted(owner, query.state),
-                order=order, descending=query.sort.startswith("-"),
-                limit=PER_PAGE, offset=(query.page - 1) * PER_PAGE,
-            ),
+            db(store.list_sessions, query.wanted(owner, query.state), **query.part()),
             db(store.list_sessions, query.wanted(owner, rest), limit=0),
             left_to(site, self.caller) if mine else _nothing(),
             db(store.launches, self.caller.name) if mine else _nothing(),
@@ -79,7 +70,7 @@ class SessionsPage(Page):
         counts = {query.state: total, rest: others}
         self.write_page(
             "backendai/pages/sessions.html", PARTS,
-            query=query, sessions=sessions, total=total, left=left,
+            query=query, sessions=sessions, left=left, **query.pages(service, total),
             events=EVERYBODY if owner is None else "" if mine else owner,
             pinned=[launch for launch in launches if launch.pinned],
             recent=[launch for launch in launches if not launch.pinned],
@@ -89,12 +80,9 @@ class SessionsPage(Page):
             groups=[group.name for group in site.catalog.resource_groups],
             launch_url=self.launch_url,
             filtered=bool(query.name or query.type or query.resource_group),
-            tabs=list(_tabs(query, service, counts)), columns=list(_columns(query, service)),
-            first=(query.page - 1) * PER_PAGE + 1,
-            previous=query.address(service, page=query.page - 1) if query.page > 1 else "",
-            next=query.address(service, page=query.page + 1)
-            if query.page * PER_PAGE < total else "",
-            environment_of=environment_of(site), server_url=self.server_url,
+            tabs=list(_tabs(query, service, counts)),
+            columns=list(query.columns(service, _COLUMNS[query.state])),
+            environment_of=self.environment_of, server_url=self.server_url,
         )  # fmt: skip
 
 
@@ -131,42 +119,9 @@ def slot_bar(name: str, used: int, most: int, rest: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def environment_of(site: Site) -> Any:
-    """What tells the environment of a session as its owner knows it."""
-
-    def told(session: Session) -> str:
-        request = session.request
-        environment = site.catalog.environment(request.environment or "")
-        name = environment.label if environment else request.environment or request.image
-        version = request.version
-        return f"{name} {version}" if version and version != "default" else str(name)
-
-    return told
-
-
 def _tabs(query: ListQuery, service: str, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
     for state, title in (("live", "Running"), ("over", "Finished")):
         yield {
             "title": title, "count": counts[state], "here": state == query.state,
             "href": ListQuery(state=state, owner=query.owner).address(service),
-        }  # fmt: skip
-
-
-def _columns(query: ListQuery, service: str) -> Iterator[dict[str, Any]]:
-    over = query.state == "over"
-    by: list[tuple[str, str, str]] = [
-        ("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", ""),
-        ("Ran for" if over else "Elapsed", "took", "ended_at" if over else "submitted_at"),
-    ]  # fmt: skip
-    if not over:
-        by.append(("Ends", "ends", ""))
-    for title, kind, key in by:
-        here = query.sort.removeprefix("-") == key
-        down = query.sort.startswith("-")
-        yield {
-            "title": title, "kind": kind,
-            "order": ("descending" if down else "ascending") if here and key else "",
-            "href": key and query.address(
-                service, page=1, sort=key if (down and here) else f"-{key}"
-            ),
         }  # fmt: skip

@@ -13,6 +13,7 @@ from ...model.slots import format_bytes, format_thousandths
 from ...model.status import Result, Status
 from ...model.steps import Step
 from ...site.clock import utcnow
+from ...site.options import amounts
 from ...store import Session, SessionResult
 
 
@@ -169,21 +170,12 @@ def urgency(at: datetime) -> str:
 
 def resources(session: Session) -> str:
     """What a session has, in a line."""
-    slots = session.slots
-    parts = [cores(slots.cpu), format_bytes(slots.mem)]
-    if slots.fgpu:
-        parts.append(f"{format_thousandths(slots.fgpu)} FGPU")
-    return ", ".join(parts)
-
-
-def cores(amount: int) -> str:
-    """Thousandths of a core, with their unit."""
-    return f"{format_thousandths(amount)} {'core' if amount == 1000 else 'cores'}"
+    return amounts(session.slots)
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "span": span, "brief": brief, "moment": moment, "bytes": format_bytes,
-    "thousandths": format_thousandths, "cores": cores, "resources": resources,
+    "thousandths": format_thousandths, "resources": resources,
 }  # fmt: skip
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, Request, async_playwright, expect
+from playwright.async_api import Browser, Page, Request, expect
 
 from ...service.running import Running, running, until_open
 from .sample import SITE, Sample
 
 expect.set_options(timeout=20_000)  # a machine that does much else at once is no defect of a page
-ARGS = ["--no-sandbox", "--disable-background-networking"]
 Open = Callable[..., Awaitable[Page]]
-
-
-@pytest.fixture(scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=program, args=ARGS)
-        yield launched
-        await launched.close()
 
 
 @pytest.fixture

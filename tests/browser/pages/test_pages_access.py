@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import pytest
-from axe_playwright_python.async_playwright import Axe
 
 from jupyterhub_backendai.store import Session
 
+from ..chromium import Barriers
 from .conftest import Open
 from .sample import Sample
 
@@ -31,52 +30,46 @@ PAGES: dict[str, Callable[[Made], str]] = {
     "launch, from before": lambda made: f"launch?like={made['thesis-finetune'].id}",
 }
 MOST = 150 * 1024  # bytes that a page may load over what the Hub's own pages do
-BAD = ("serious", "critical")
-
-
-async def problems(page: Any) -> list[str]:
-    found = (await Axe().run(page)).response["violations"]
-    return [
-        f"{one['id']}: {node['html'][:120]}" for one in found if one["impact"] in BAD
-        for node in one["nodes"]
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_no_page_shuts_anybody_out(sample: Sample, visit: Open, dark: bool) -> None:
     made = await sample.all("alice")
     folder = os.environ.get("SCREENSHOTS")
-    wrong: dict[str, list[str]] = {}
+    barriers, wrong = Barriers(), []
     for name, path in PAGES.items():
         for width in (1280, 390):
             who = "admin" if name == "admin" else "alice"
             page = await visit(path(made), who, dark=dark, width=width, policy=False)
             await page.wait_for_load_state("networkidle" if name == "log" else "load")
             await page.evaluate("document.fonts.ready")
-            if found := await problems(page):
-                wrong[f"{name} at {width}"] = found
+            if not dark:
+                await barriers.look(page, f"{name} at {width}")  # which looks at both themes
             wide = await page.evaluate("document.documentElement.scrollWidth")
             if wide > width:
-                wrong[f"{name} is too wide"] = [f"{wide} at {width}"]
+                wrong.append(f"{name} has {wide} pixels at {width}")
             if folder:
                 look = f"{name}{'-phone' if width == 390 else ''}{'-dark' if dark else ''}"
                 await page.screenshot(path=f"{folder}/{look}.png", full_page=True)
             await page.context.close()
     assert not wrong
+    assert not barriers.found, barriers
 
 
 async def test_what_opens_over_a_page(sample: Sample, visit: Open) -> None:
     await sample.all("alice")
+    barriers = Barriers()
     page = await visit("", policy=False)
     await page.get_by_role("link", name="lab4-attention", exact=True).click()
     await page.get_by_role("dialog", name="lab4-attention").get_by_text("Starts at").wait_for()
-    assert not await problems(page)
+    await barriers.look(page, "the panel")
     await page.keyboard.press("Escape")
     await page.get_by_role("link", name="Terminate lab3-cnn").first.click()
-    assert not await problems(page)
+    await barriers.look(page, "the dialog")
     await page.keyboard.press("Escape")
     await page.get_by_role("button", name="Notifications, 8 new").click()
-    assert not await problems(page)
+    await barriers.look(page, "the drawer")
+    assert not barriers.found, barriers
 
 
 async def test_what_a_page_weighs(sample: Sample, visit: Open) -> None:

@@ -6,24 +6,15 @@ import re
 from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT, AxeResults
 from playwright.async_api import Page, expect
 
 from jupyterhub_backendai.store import Filter, Session
 
+from ..chromium import Barriers
 from .conftest import Open
 from .sample import Sample
 
 pytestmark = pytest.mark.browser
-
-AXE = """async () => {
-  const theme = document.documentElement.dataset, found = [];
-  for (const [name, rules] of [["dark", ["color-contrast"]], ["light", WCAG]]) {
-    theme.bsTheme = name;
-    found.push([name, await axe.run({ runOnly: rules, resultTypes: ["violations"] })]);
-  }
-  return found;
-}""".replace("WCAG", '["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]')
 
 
 async def ready(page: Page) -> Page:
@@ -315,23 +306,14 @@ async def test_no_barrier_in_either_theme(sample: Sample, visit: Open) -> None:
     sample.agents()
     await sample.run("admin", "prepare", type="batch", batch={"command": "true"})
     page = await ready(await visit("launch", who="admin", policy=False))
-    await page.evaluate(AXE_SCRIPT)
-    found = {}
-
-    async def look(where: str) -> None:
-        for theme, response in await page.evaluate(AXE):
-            assert response["passes"], where
-            result = AxeResults(response)
-            if result.violations_count:
-                found[f"{where}, {theme}"] = result.generate_report()
-
+    barriers = Barriers()
     await page.click("label:has(input[value=batch])")
     await page.click("#bk-order summary")
-    await look("step 1")
+    await barriers.look(page, "step 1")
     await to_review(page)
     await expect(page.locator(".bk-rev.wrong")).to_contain_text("Write the command")
-    await look("review with an error")
-    assert not found, "\n\n".join(f"{where}: {report}" for where, report in found.items())
+    await barriers.look(page, "review with an error")
+    assert not barriers.found, barriers
 
 
 async def test_a_phone_shows_all_of_it(sample: Sample, visit: Open) -> None:

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page
 from ui_harness import Site, serve
 from ui_payload import view
-
-ARGS = ["--no-sandbox", "--disable-background-networking"]
-
-
-@pytest.fixture(scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    program = os.environ.get("CHROMIUM") or shutil.which("chromium")
-    async with async_playwright() as playwright:
-        launched = await playwright.chromium.launch(executable_path=program, args=ARGS)
-        yield launched
-        await launched.close()
 
 
 @pytest.fixture(scope="module")

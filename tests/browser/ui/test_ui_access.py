@@ -5,38 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT, AxeResults
 from playwright.async_api import expect
 from ui_payload import error
 from ui_steps import fill_all, visit
 
 from jupyterhub_backendai.spawner.story import Story
+from tests.browser.chromium import Barriers
 
 pytestmark = pytest.mark.browser
-
-# The whole of it, and again in the dark what changes with the theme.
-RUN = """async () => {
-  const theme = document.documentElement.dataset, found = [];
-  for (const [name, rules] of [["dark", ["color-contrast"]], ["light", WCAG]]) {
-    theme.bsTheme = name;
-    found.push([name, await axe.run({ runOnly: rules, resultTypes: ["violations"] })]);
-  }
-  return found;
-}""".replace("WCAG", '["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]')
 
 
 async def test_no_page_has_a_barrier(tab: Any, site: Any) -> None:
     page = await tab(1280, 900)
-    found: dict[str, str] = {}
+    barriers = Barriers()
 
     async def look(where: str) -> None:
-        if not await page.evaluate("'axe' in window"):
-            await page.evaluate(AXE_SCRIPT)
-        for theme, response in await page.evaluate(RUN):
-            assert response["passes"], where
-            result = AxeResults(response)
-            if result.violations_count:
-                found[f"{where}, {theme}"] = result.generate_report()
+        await barriers.look(page, where)
 
     await visit(page, site)
     await look("form, step 1")
@@ -83,4 +67,4 @@ async def test_no_page_has_a_barrier(tab: Any, site: Any) -> None:
     for site.failed in ({}, {"failed": True, "failed_message": "Memory ran out."}):
         await page.goto(f"{site.url}/hub/not-running/mkim/lab4")
         await look(f"not running {site.failed}")
-    assert not found, "\n\n".join(f"{where}: {report}" for where, report in found.items())
+    assert not barriers.found, barriers
