@@ -41,7 +41,7 @@ ifneq ($(strip $(PYTEST_ARGS)),)
 else
 	@$(VENV)/bin/python -m pytest $(WORKERS) --ignore=tests/browser
 # Alone: a container that comes or goes changes the network, and Chromium drops what it loads then.
-	@$(VENV)/bin/python -m pytest tests/browser/test_walk.py
+	@$(VENV)/bin/python -m pytest tests/browser/walk
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/browser/pages tests/browser/ui
 endif
 

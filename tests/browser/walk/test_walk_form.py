@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from ..hub.harness import Hub, running, wait_for
-from .chromium import PROGRAM
+from ...hub.harness import Hub, running, wait_for
+from .conftest import shot, sign_in, step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
 
@@ -47,46 +45,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     }
     with running(directory, settings=settings) as started:
         yield started
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(**PROGRAM)
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def page(browser: Browser, hub: Hub) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(30_000)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    yield page
-    mine = [problem for problem in problems if "/user/" not in problem]
-    context.close()
-    assert not mine, mine
-
-
-def shot(page: Page, name: str) -> None:
-    """A screenshot for the docs, where the environment says that they are wanted."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=str(Path(folder) / f"{name}.png"))
-
-
-def sign_in(page: Page, hub: Hub, user: str) -> None:
-    page.goto(f"{hub.url}/hub/login")
-    page.fill("#username_input", user)
-    page.fill("#password_input", "secret")
-    page.click("#login_submit")
-    expect(page.locator("h1")).to_have_text("Sessions")
-
-
-def step(page: Page, number: int) -> None:
-    expect(page.locator(f"#step-{number}")).to_be_visible()
 
 
 def run_cell(page: Page) -> str:
