@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -70,10 +68,3 @@ def sign_in(page: Page, hub: Hub, user: str) -> Page:
 def step(page: Page, number: int) -> None:
     """The form shows this step."""
     expect(page.locator(f"#step-{number}")).to_be_visible()
-
-
-def shot(page: Page, name: str) -> None:
-    """A screenshot for the docs, where the environment says that they are wanted."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=str(Path(folder) / f"{name}.png"))
