@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 
 import pytest
 from playwright.async_api import expect
 
 from jupyterhub_backendai.store import Session
 
+from ...service.running import Running, running, until_open
 from ..chromium import Barriers
 from .conftest import Open
-from .sample import Sample
+from .sample import FOLDERS, SITE, Sample
 
 Made = Mapping[str, Session]
 PAGES: dict[str, Callable[[Made], str]] = {
@@ -31,6 +33,16 @@ PAGES: dict[str, Callable[[Made], str]] = {
 }
 FOR_ADMINS = {"admin", "sessions of nobody"}
 MOST = 150 * 1024  # bytes that a page may load over what the Hub's own pages do
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Running]:
+    """With folders, so that every part of each page is there."""
+    for name in FOLDERS:
+        (tmp_path / "folders" / "users" / "alice" / name).mkdir(parents=True)
+    async with running(tmp_path, **SITE, folder_root=str(tmp_path / "folders")) as started:
+        await until_open(started)
+        yield started
 
 
 def who_sees(name: str) -> str:
