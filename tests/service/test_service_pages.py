@@ -1,0 +1,37 @@
+"""The pages without a browser: what they call things, and what around them is whose."""
+
+from __future__ import annotations
+
+import re
+
+from jupyterhub_backendai.model.status import Phase, Result, Status
+from jupyterhub_backendai.service.pages.words import word
+
+from .running import Running, launch, until_open
+
+OPTION = re.compile(r'<option value="([^"]+)"[^>]*>([^<]*)</option>')
+
+
+async def test_filters_call_things_what_the_table_does(service: Running) -> None:
+    await until_open(service)
+    session = await launch(service, "alice", {"name": "words"})
+    page = await service.call("GET", f"sessions/{session['id']}/history?phase=submit", "alice")
+    offered = dict(OPTION.findall(page.json))
+    everything = [*Phase, *Result, *Status]
+    assert offered == {one.value: word(one) for one in everything}
+    assert not {"submit", "NEED_RETRY", "PENDING"} & set(offered.values())
+    assert '<option value="submit" selected>Submit</option>' in page.json
+    assert '<td class="fw-semibold">Submit</td>' in page.json
+
+
+async def test_the_tab_of_what_is_not_over_says_how_many_wait(service: Running) -> None:
+    await until_open(service)
+    await launch(service, "mate", {"name": "first"})
+    await launch(service, "mate", {"name": "second"})
+    page = (await service.call("GET", "", "mate")).json
+    tabs = page.split('bk-tabs">')[1].split("</ul>")[0]
+    assert "Current" in tabs
+    assert "2 waiting" in tabs
+    page = (await service.call("GET", "?name=second", "mate")).json
+    assert "1 waiting" in page
+    assert " waiting</span>" not in (await service.call("GET", "?name=neither", "mate")).json
