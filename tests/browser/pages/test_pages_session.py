@@ -143,7 +143,7 @@ async def test_the_history_filters_sorts_and_shows_steps(sample: Sample, visit: 
     await page.get_by_role("link", name="Clear").click()
     await expect(rows).to_have_count(total)
     await page.get_by_role("link", name="Phase").click()
-    await expect(rows.first).to_contain_text("submit")
+    await expect(rows.first).to_contain_text("Submit")
     steps = page.locator("details").first
     await steps.locator("summary").click()
     await expect(steps).to_contain_text("check_limits")
