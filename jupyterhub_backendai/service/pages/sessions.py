@@ -40,7 +40,11 @@ class ListQuery(ListSettings):
     type: Literal["interactive", "batch", ""] | None = None
     resource_group: str | None = Field(default=None, max_length=255)
     owner: Word | Literal[""] | None = None
-    sort: Sort = "-submitted_at"
+    sort: Sort | None = None
+
+    @property
+    def usual_sort(self) -> str:
+        return "-submitted_at" if self.state == "live" else "-ended_at"
 
     def wanted(self, owner: str | None, statuses: frozenset[Status]) -> Filter:
         """The filter of those in some statuses, which are those of one of the two tabs."""
