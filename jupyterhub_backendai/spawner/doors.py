@@ -120,7 +120,7 @@ class OptionDoors(HasTraits):
         return await ended_because(self)
 
     async def last_session(self) -> str:
-        """The id of this server's newest session, empty where there is none: its page asks for it."""
+        """The id of this server's newest session, for its page; empty where there is none."""
         session = await last_session(self)
         return session.id if session is not None else ""
 

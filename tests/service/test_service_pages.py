@@ -8,7 +8,6 @@ import pytest
 
 from jupyterhub_backendai.model.status import Phase, Result, Status
 from jupyterhub_backendai.service.pages.words import word
-
 from jupyterhub_backendai.store import Filter
 
 from .running import PREFIX, Running, launch, until_open

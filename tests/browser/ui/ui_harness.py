@@ -113,7 +113,9 @@ class Site:
         progress = f"/hub/api/users/{user}/servers/{name}/progress?_xsrf=the-token"
         return self.template("spawn_pending.html").render(
             page_context(
-                user=person(user), spawner=spawner, progress_url=progress,
+                user=person(user),
+                spawner=spawner,
+                progress_url=progress,
                 backendai_sessions=self.service,
             )
         )
