@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 import requests
 
-from .harness import ENVIRONMENTS, Hub, wait_for
+from .harness import ENVIRONMENTS, IMAGE, Hub, wait_for
 from .visitor import sign_in
 
 pytestmark = pytest.mark.docker
 LINK = re.compile(r'(?:href|src|action)="(/[^"]*)"')
 SETTINGS = {
-    "environments": [*ENVIRONMENTS, {"name": "gone", "image": "backendai-no-such-image:1"}],
+    "environments": [
+        *ENVIRONMENTS,
+        {"name": "gone", "image": "backendai-no-such-image:1"},
+        {"name": "sleeps", "image": IMAGE, "command": ["sleep", "600"]},
+    ],
     "presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}],
 }
 
@@ -101,6 +105,23 @@ def test_a_start_that_failed_leads_to_the_form_that_was_filled(hub: Hub) -> None
     assert 'value="wanted"' in form.text
     assert "LEVEL" in html.unescape(form.text)
     assert "As it was launched before." in form.text
+
+
+def test_a_start_that_was_cancelled_leaves_its_name_to_the_next(hub: Hub) -> None:
+    """From the page that tells of it, the form is filled with all that was asked at once."""
+    user = hub.add_user("ida")
+    visitor = sign_in(hub.url, user)
+    assert hub.launch(user, {"name": "again", "environment": "sleeps"}).status_code == 202
+    wait_for("a container", lambda: [s["status"] for s in hub.sessions(user)] == ["CREATING"])
+    page = visitor.get(f"{hub.url}/hub/spawn-pending/{user}", timeout=30)
+    (session,) = hub.sessions(user)
+    address = f"/jhub/services/backendai/sessions/{session['id']}"
+    assert f'<a href="{address}">About this session</a>' in page.text
+    assert 'data-service="/jhub/services/backendai/"' in page.text
+    assert outside(page.text) == []
+    assert hub.delete(user).status_code == 204
+    form = visitor.get(f"{hub.url}/services/backendai/launch?like={session['id']}", timeout=30)
+    assert 'value="again"' in form.text
 
 
 @pytest.mark.parametrize(
