@@ -9,11 +9,12 @@ from copy import copy
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from jupyterhub.utils import subdomain_hook_idna, subdomain_hook_legacy
 from traitlets.config import Config
 from traitlets.config.loader import LazyConfigValue
 
 from .configuration import BackendAI
-from .service import keeper
+from .service import keeper, menu
 from .service.handover import LOOK, VARIABLE, pack
 from .service.parts import CLIENT
 
@@ -63,9 +64,17 @@ def add_service(
 
 def _look(hub: Config) -> dict[str, Any]:
     """What an admin has made of the Hub's pages, for the service's to look the same: templates,
-    and those of their variables that are plain values."""
+    those of their variables that are plain values, and the menu of services."""
     values = _given(hub, "template_vars", dict)
+    services = _given(hub, "services", list)
+    names = [str(service.get("name", "")) for service in services]
     return {
+        "services": menu.entries(
+            services,
+            _given(hub, "load_roles", list),
+            _extra_scopes(hub),
+            {name: _address(hub, name) for name in names},
+        ),
         "template_paths": _given(hub, "template_paths", list),
         "template_vars": {name: value for name, value in values.items() if _is_plain(value)},
     }
@@ -82,13 +91,24 @@ def _is_plain(value: Any) -> bool:
 
 def _lead_to_sessions(hub: Config, configuration: BackendAI) -> None:
     """A link in the navigation of the Hub's pages, and the page that people come to first."""
-    if hub.get("subdomain_host"):
-        return  # services have a host of their own there, which the Hub alone knows
-    address = f"{_base_url(hub)}services/{NAME}/"
+    address = _address(hub, NAME)
     if LINK not in _given(hub, "template_vars", dict):
         hub.setdefault("template_vars", {}).update({LINK: address})
-    if configuration.sessions_first and "default_url" not in hub:
+    if configuration.sessions_first and "default_url" not in hub and not hub.get("subdomain_host"):
         hub["default_url"] = address
+
+
+def _address(hub: Config, name: str) -> str:
+    """Where a service is, as the Hub's own rule has it."""
+    path = f"{_base_url(hub)}services/{name}/"
+    given = str(hub.get("subdomain_host") or "")
+    if not given:
+        return path
+    place = urlsplit(given if "://" in given else f"https://{given}")
+    hook = hub.get("subdomain_hook", "idna")
+    hook = {"idna": subdomain_hook_idna, "legacy": subdomain_hook_legacy}.get(hook, hook)
+    port = f":{place.port}" if place.port else ""
+    return f"{place.scheme}://{hook(name, place.hostname, kind='service')}{port}{path}"
 
 
 def _let_users_in(hub: Config) -> None:
@@ -103,6 +123,14 @@ def _let_users_in(hub: Config) -> None:
         scopes.update({ACCESS})
     else:
         hub["extra_user_scopes"] = {*scopes, ACCESS}
+
+
+def _extra_scopes(hub: Config) -> set[str]:
+    """The scopes that the configuration gives each user, also while it is only `.update` calls."""
+    value = hub.get("extra_user_scopes", set())
+    if isinstance(value, LazyConfigValue):
+        value = copy(value).get_value(set())
+    return set(value)
 
 
 def _base_url(hub: Config) -> str:

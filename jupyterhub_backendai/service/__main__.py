@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -13,10 +14,11 @@ from tornado.httpserver import HTTPServer
 
 from .app import Service
 from .handover import VARIABLE, unpack
-from .keeper import URL
+from .keeper import LIFE, URL
 from .listening import listen
 
 ORPHANED = 1.0  # seconds between two looks at whether our keeper is there
+BEAT = 1.0  # seconds between two signs of life for it
 
 
 async def main() -> None:
@@ -28,6 +30,7 @@ async def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     orphaned = asyncio.ensure_future(_until_orphaned(os.getppid(), stop))
+    life = asyncio.ensure_future(_show_life(os.environ.pop(LIFE, "")))
     await listen(server, os.environ[URL])
     service.start()
     await stop.wait()
@@ -36,6 +39,7 @@ async def main() -> None:
     await service.stop()
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(server.close_all_connections(), 5)
+    life.cancel()
     # Not the usual way, which waits for every thread: one may read a log for as long as a command
     # writes it. What a thread was at is done again, as after a kill.
     os._exit(0)
@@ -49,10 +53,23 @@ async def _until_orphaned(parent: int, stop: asyncio.Event) -> None:
     stop.set()
 
 
+async def _show_life(number: str) -> None:
+    """Until the end, which may take its time too. `number`: of the pipe; empty without a keeper."""
+    if not number:
+        return
+    pipe = int(number)
+    os.set_inheritable(pipe, False)
+    while True:
+        with suppress(BlockingIOError, BrokenPipeError):
+            os.write(pipe, b".")
+        await asyncio.sleep(BEAT)
+
+
 if __name__ == "__main__":
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.INFO,
         format="[%(levelname).1s %(asctime)s backendai %(module)s:%(lineno)d] %(message)s",
     )
+    faulthandler.register(signal.SIGUSR1)  # its keeper asks one that hangs where it does
     asyncio.run(main())

@@ -26,7 +26,7 @@ from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
 from .pages.admin import AdminPage
-from .pages.base import Asset, Callback, Page, Script
+from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
 from .pages.launcher import LaunchPage
@@ -34,7 +34,7 @@ from .pages.log import LogPage
 from .pages.notices import NoticesPage
 from .pages.session import DetailPage
 from .pages.sessions import SessionsPage
-from .pages.shell import Shell, look
+from .pages.shell import HUB_STATIC, Shell, look
 from .parts import Parts
 from .table import CALLS, calls_at
 from .workers.batch import BatchWorker
@@ -98,6 +98,8 @@ class Service:
         static = re.escape(f"{prefix}{self.shell.static.path}/")
         launcher = {"body": self.shell.script("backendai/launcher/launcher.js")}
         routes.append((static + r"launcher/launcher\.js", Script, launcher))
+        hub_files = {"path": str(self.shell.hub_static)}
+        routes.append((re.escape(f"{prefix}{HUB_STATIC}") + "(.+)", HubAsset, hub_files))
         routes.append((static + "(.+)", Asset, {"path": str(self.shell.static.root)}))
         callback = url_path_join(prefix, "oauth_callback")
         routes.append((callback, Callback, {"service": self}))

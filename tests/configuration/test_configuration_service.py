@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from jupyterhub.app import JupyterHub
@@ -141,10 +143,54 @@ def test_people_come_to_their_server(c: Config) -> None:
     assert "default_url" not in c.JupyterHub
 
 
-def test_with_hosts_for_users_only_the_hub_knows_where_services_are(c: Config) -> None:
-    c.JupyterHub.subdomain_host = "https://hub.example.org"
+@pytest.mark.parametrize(
+    ("given", "hook", "address"),
+    [
+        ("https://hub.example.org", None, "https://backendai--service.hub.example.org"),
+        ("hub.example.org", "legacy", "https://services.hub.example.org"),
+        (
+            "http://hub:8000",
+            lambda name, domain, kind: f"{kind}.{domain}",
+            "http://service.hub:8000",
+        ),
+    ],
+)
+def test_with_hosts_for_users_the_link_is_by_the_hub_s_own_rule(
+    given: str, hook: Any, address: str, c: Config
+) -> None:
+    """People come to their server first, as the Hub sends them to its own host only."""
+    c.JupyterHub.update(subdomain_host=given, base_url="/jh/")
+    if hook is not None:
+        c.JupyterHub.subdomain_hook = hook
     setup(c)
-    assert not {"default_url", "template_vars"} & set(c.JupyterHub)
+    assert "default_url" not in c.JupyterHub
+    assert c.JupyterHub.template_vars["backendai_sessions"] == f"{address}/jh{SESSIONS}"
+    hub = JupyterHub(config=c)
+    host = urlsplit(hub.subdomain_host).hostname
+    domain = hub.subdomain_hook("backendai", host, kind="service")
+    assert domain == urlsplit(address).hostname
+
+
+@pytest.mark.parametrize("lazily", [False, True])
+def test_the_menu_is_handed_over(lazily: bool, c: Config) -> None:
+    """Of the services that the Hub shows, with whom it shows them to; not our own."""
+    mine = {"name": "mine", "url": "http://127.0.0.1:9"}
+    scope = "access:services!service=mine"
+    if lazily:
+        c.JupyterHub.services.append(mine)
+        c.JupyterHub.extra_user_scopes.update({scope})
+    else:
+        c.JupyterHub.services, c.JupyterHub.extra_user_scopes = [mine], {scope}
+    c.JupyterHub.base_url = "/jh/"
+    setup(c)
+    ours = JupyterHub(config=c).services[-1]
+    look = unpack(ours["environment"][VARIABLE])[LOOK]
+    (entry,) = look["services"]
+    assert (entry["name"], entry["href"], entry["everybody"]) == (
+        "mine",
+        "/jh/services/mine/",
+        True,
+    )
 
 
 @pytest.mark.parametrize("lazily", [False, True])

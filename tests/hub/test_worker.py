@@ -208,8 +208,9 @@ def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
     (action,) = re.findall(r'<form method="post" action="([^"]+)">', asked.text)
     assert visitor.post(asked.url, timeout=30).status_code == 403  # from somebody else's page
     done = visitor.post(f"{asked.url}{action}", timeout=30)
-    assert done.url == f"{hub.url}/services/backendai/"
     (cancelled,) = (one for one in hub.sessions("flo") if one["name"] == "other")
+    assert done.url == f"{hub.url}/services/backendai/sessions/{cancelled['id']}"
+    assert f"launch?like={cancelled['id']}" in done.text
     assert (cancelled["status"], cancelled["reason"]) == ("CANCELLED", "You ended it.")
     stranger = sign_in(hub.url, "bob")
     assert stranger.get(f"{hub.url}{link}", timeout=30).status_code == 404

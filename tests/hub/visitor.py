@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote, urlsplit
+
 import requests
 
 
@@ -10,7 +12,8 @@ def sign_in(hub_url: str, user: str, password: str = "secret") -> requests.Sessi
     visitor = requests.Session()
     assert visitor.get(f"{hub_url}/hub/login", timeout=30).status_code == 200
     data = {"username": user, "password": password, "_xsrf": visitor.cookies["_xsrf"]}
-    reply = visitor.post(f"{hub_url}/hub/login?next=%2Fhub%2Fhome", data=data, timeout=30)
+    home = quote(f"{urlsplit(hub_url).path}/hub/home", safe="")
+    reply = visitor.post(f"{hub_url}/hub/login?next={home}", data=data, timeout=30)
     assert reply.status_code == 200, reply.text
     assert reply.url.endswith("/hub/home"), reply.url
     return visitor

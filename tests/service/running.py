@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from tornado.web import StaticFileHandler
 from jupyterhub_backendai.engine.saved_logs import CONTAINER
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.service.app import Service
-from jupyterhub_backendai.service.handover import pack, unpack
+from jupyterhub_backendai.service.handover import LOOK, pack, unpack
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import AgentReport
 
@@ -85,8 +85,16 @@ class Running:
 
 
 @asynccontextmanager
-async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
-    """A service in `folder` that is open."""
+async def running(
+    folder: Path,
+    *,
+    base: str = "/",
+    hub_host: str = "",
+    look: Mapping[str, Any] | None = None,
+    **backend: Any,
+) -> AsyncIterator[Running]:
+    """A service in `folder` that is open: of a Hub below `base`; with a host of its own where the
+    Hub's is `hub_host`, whose `{port}` is the service's; `look` as the Hub hands it over."""
     hub = StandIn()
     tokens = {
         "alice": hub.add("alice", groups=("lab",)),
@@ -107,8 +115,9 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
             "JUPYTERHUB_API_URL": hub.url,
             "JUPYTERHUB_CLIENT_ID": "service-backendai",
             "JUPYTERHUB_SERVICE_NAME": "backendai",
-            "JUPYTERHUB_SERVICE_PREFIX": PREFIX,
-            "JUPYTERHUB_BASE_URL": "/",
+            "JUPYTERHUB_SERVICE_PREFIX": base[:-1] + PREFIX,
+            "JUPYTERHUB_BASE_URL": base,
+            "JUPYTERHUB_HOST": hub_host.format(port=port),
         }.items():
             patch.setenv(name, value)
         settings = {**BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite"}
@@ -116,14 +125,14 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
         HubOAuth.clear_instance()
         # What a test has put in line stays there: what starts it has tests of its own.
         patch.setattr(Service, "workers", lambda self, site: {"feed": lambda: self.feed.run(site)})
-        service = Service(lambda: unpack(pack({"BackendAI": settings})))
+        service = Service(lambda: unpack(pack({"BackendAI": settings, LOOK: look or {}})))
         application = service.application()
-        application.add_handlers(".*", hub_files())
+        application.add_handlers(".*", hub_files(base))
         server = HTTPServer(application)
         server.add_socket(sockets)
         service.start()
         async with aiohttp.ClientSession() as client:
-            url = f"http://127.0.0.1:{port}{PREFIX}"
+            url = f"http://127.0.0.1:{port}{base[:-1]}{PREFIX}"
             started = Running(service, hub, url, tokens, client)
             try:
                 yield started
@@ -134,13 +143,13 @@ async def running(folder: Path, **backend: Any) -> AsyncIterator[Running]:
                 hub_server.stop()
 
 
-def hub_files() -> list[Any]:
+def hub_files(base: str) -> list[Any]:
     """What a browser loads of the Hub beside our pages: a proxy would lead there."""
     files = Path(DATA_FILES_PATH, "static")
     logo = {"path": str(files / "images"), "default_filename": "jupyterhub-80.png"}
     return [
-        (r"/hub/static/(.*)", StaticFileHandler, {"path": str(files)}),
-        (r"/hub/logo/?()", StaticFileHandler, logo),
+        (f"{base}hub/static/(.*)", StaticFileHandler, {"path": str(files)}),
+        (f"{base}hub/logo/?()", StaticFileHandler, logo),
     ]
 
 

@@ -31,11 +31,17 @@ signal.pause()
 class Kept:
     """A keeper that runs, and the pids of the services that it has started."""
 
-    def __init__(self, folder: Path, first: str = "", grace: float = keeper.GRACE) -> None:
+    def __init__(
+        self, folder: Path, first: str = "", grace: float = keeper.GRACE, **others: float
+    ) -> None:
         self.pids_file = folder / "pids"
         program = folder / "keeper.py"
         text = Path(keeper.__file__).read_text()
-        program.write_text(text.replace(f"GRACE = {keeper.GRACE}", f"GRACE = {grace}"))
+        for name, value in {"GRACE": grace, **others}.items():
+            was = f"\n{name} = {getattr(keeper, name)} "
+            assert was in text
+            text = text.replace(was, f"\n{name} = {value} ")
+        program.write_text(text)
         command = [sys.executable, "-c", SERVICE.format(first=first), str(self.pids_file)]
         self.arguments = [sys.executable, "-I", "-S", str(program), *command]
 
@@ -99,6 +105,76 @@ def test_a_service_that_does_not_end_is_killed(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(20) == 0
         assert gone(service)
+
+
+ALIVE = f"""
+import faulthandler, time
+faulthandler.register(signal.SIGUSR1)
+def main_loop():
+    with open(sys.argv[1], "a") as file:
+        print(os.getpid(), file=file)
+    while not os.path.exists(sys.argv[1] + ".hang"):
+        os.write(int(os.environ["{keeper.LIFE}"]), b".")
+        time.sleep(0.05)
+    time.sleep(600)
+main_loop()
+"""
+
+
+def test_a_service_that_hangs_is_started_again_and_says_where_it_hung(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, ALIVE, PATIENCE=1.5, START_PATIENCE=20.0)
+    with running(kept) as process:
+        hangs = kept.until(1)
+        (tmp_path / "pids.hang").touch()
+        wait_for("it to be gone", lambda: gone(hangs), 20)
+        (tmp_path / "pids.hang").unlink()
+        assert not gone(kept.until(2))
+        process.terminate()
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert said.count("The sessions service hangs; it is ended") == 1
+    assert "in main_loop" in said
+
+
+def test_a_service_that_never_comes_to_answer_is_started_again(tmp_path: Path) -> None:
+    """Who called meanwhile is let go: the port is closed with it."""
+    kept = Kept(tmp_path, START_PATIENCE=1.5)
+    with running(kept):
+        first = kept.until(1)
+        kept.until(2)
+        assert gone(first)
+
+
+def test_who_calls_a_service_that_hangs_is_let_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real one, stopped in its tracks: it takes calls and never answers."""
+    place = ("127.0.0.1", free_port())
+    monkeypatch.setenv(keeper.URL, f"http://{place[0]}:{place[1]}")
+    monkeypatch.setenv("JUPYTERHUB_SERVICE_PREFIX", "/services/backendai/")
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "token")
+    monkeypatch.setenv("JUPYTERHUB_CLIENT_ID", "service-backendai")
+
+    def answer() -> bytes:
+        with suppress(ConnectionError), socket.create_connection(place, timeout=30) as call:
+            call.sendall(b"GET /services/backendai/health HTTP/1.0\r\n\r\n")
+            return call.recv(12)
+        return b""
+
+    first = (
+        "import runpy; print(os.getpid(), file=open(sys.argv[1], 'a'), flush=True); "
+        "sys.argv[1:] = []; "
+        "runpy.run_module('jupyterhub_backendai.service', run_name='__main__')"
+    )
+    kept = Kept(tmp_path, first, PATIENCE=3.0)
+    with running(kept):
+        service = kept.until(1)
+        wait_for("an answer", answer)
+        os.kill(service, signal.SIGSTOP)
+        assert answer() == b""
+        assert gone(service)
+        wait_for("an answer of the next", answer)
+        assert kept.pids()[-1] != service
 
 
 def test_it_ends_where_the_hub_was_killed(tmp_path: Path) -> None:

@@ -28,7 +28,9 @@ class Shown(HubOAuthenticated, RequestHandler):
 
     def show(self, template: str, caller: Caller | None = None, **more: Any) -> None:
         """Writes a page made from a template; `more` is what that needs."""
-        html, policy = self.service.shell.page(template, caller, self.xsrf_token.decode(), **more)
+        html, policy = self.service.shell.page(
+            template, caller, self.xsrf_token.decode(), self.request.host, **more
+        )
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
         self.set_header("X-Content-Type-Options", "nosniff")
@@ -139,6 +141,16 @@ class Asset(StaticFileHandler):
         _keep_for_good(self)
 
 
+class HubAsset(StaticFileHandler):
+    """Style sheets, scripts and fonts of the Hub's own pages. Those without a version in their
+    address are asked for again each time, as at the Hub."""
+
+    def set_extra_headers(self, path: str) -> None:
+        if "v" not in self.request.arguments:
+            self.set_header("Cache-Control", "no-cache")
+        _never_a_page(self)
+
+
 class Script(RequestHandler):
     """A module that is put together from several files."""
 
@@ -153,6 +165,10 @@ class Script(RequestHandler):
 
 def _keep_for_good(handler: RequestHandler) -> None:
     handler.set_header("Cache-Control", "public, max-age=31536000, immutable")
+    _never_a_page(handler)
+
+
+def _never_a_page(handler: RequestHandler) -> None:
     handler.set_header("X-Content-Type-Options", "nosniff")
     handler.set_header("Content-Security-Policy", "default-src 'none'")
     handler.clear_header("Server")

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from jinja2 import ChainableUndefined, ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
@@ -20,6 +21,7 @@ from traitlets.config import Config
 from ..._data import data_paths
 from ...model.errors import ConfigurationError
 from ..handover import LOOK
+from ..menu import Entry
 from . import words
 
 if TYPE_CHECKING:
@@ -27,7 +29,11 @@ if TYPE_CHECKING:
 
     from ..auth import Caller
 
+HUB_STATIC = "static/hub/"  # below our prefix: the Hub's files, where its own are out of reach
 _COMMENT = re.compile(r"^//[^\n]*\n|^/\*\*.*?\*/\n", re.DOTALL | re.MULTILINE)
+# What a policy can name with a path. By the standard no address in numbers but this one.
+_HOST = re.compile(r"(?!\d+(\.\d+){3}(:|$))[a-z0-9-]+(\.[a-z0-9-]+)*(:\d+)?", re.IGNORECASE)
+_LOOPBACK = re.compile(r"127\.0\.0\.1(:\d+)?")
 _SCRIPT = re.compile(r"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
 
@@ -49,6 +55,7 @@ class Shell:
         self._host = str(hub_auth.hub_host)
         self._prefix = str(hub_auth.hub_prefix)
         self._vars: Mapping[str, Any] = look.get("template_vars", {})
+        self._menu = [Entry(**entry) for entry in look.get("services", [])]
         templates, static = data_paths()
         theirs = Path(DATA_FILES_PATH, "templates")
         self.environment = Environment(
@@ -62,17 +69,20 @@ class Shell:
         self.environment.globals.update(words.GLOBALS)
         self.environment.filters.update(words.FILTERS)
         self.static = Static(Path(static, "backendai"))
+        self.hub_static = Path(DATA_FILES_PATH, "static")
 
     def page(
-        self, template: str, caller: Caller | None, xsrf_token: str, **more: Any
+        self, template: str, caller: Caller | None, xsrf_token: str, host: str, **more: Any
     ) -> tuple[str, str]:
-        """A page and its content security policy. `more` is what the template itself needs."""
+        """A page and its content security policy. `host` is where the browser asks for it, with
+        its port; `more` is what the template itself needs."""
         context = self._context(caller, xsrf_token)
         html = self.environment.get_template(template).render({**context, **more})
         # The scripts that the Hub's or an admin's page has around ours. Ours has none: so what
-        # somebody got into a page by a name is none of these, and is not run.
+        # somebody got into a page by a name is none of these, and is not run. They have the user's
+        # name and sign-in in them, so nothing of it is kept; it takes a tenth of a millisecond.
         shell = self.environment.get_template("page.html").render(**context)
-        return html, self._policy(shell)
+        return html, self._policy(shell, host)
 
     def part(self, template: str, xsrf_token: str, **more: Any) -> str:
         """A part of a page, by itself."""
@@ -95,13 +105,9 @@ class Shell:
 
     def _context(self, caller: Caller | None, xsrf_token: str) -> dict[str, Any]:
         hub = f"{self._host}{self._prefix}"
-        files = {
-            "static_path": str(Path(DATA_FILES_PATH, "static")),
-            "static_url_prefix": url_path_join(hub, "static/"),
-        }
+        files = {"static_path": str(self.hub_static), "static_url_prefix": self._hub_files}
 
         def static_url(path: str, include_version: bool = True) -> str:
-            # The Hub's own addresses, so that what a browser has of it is not loaded twice.
             return str(StaticFileHandler.make_static_url(files, path, include_version))
 
         return {
@@ -114,14 +120,28 @@ class Shell:
             "static_url": static_url,
             "version_hash": "",
             "parsed_scopes": {"admin-ui"} if caller is not None and caller.admin else set(),
-            "services": [],
+            "services": [] if caller is None else [e for e in self._menu if e.is_for(caller)],
             "xsrf_token": xsrf_token,
             "no_spawner_check": True,
             "here": "",
             "backendai_sessions": self._hub_auth.base_url,
         }
 
-    def _policy(self, shell: str) -> str:
+    @property
+    def _hub_files(self) -> str:
+        """Where the Hub's style sheets, scripts and fonts are: at its own addresses, so that what
+        a browser has of it is not loaded twice. Where services have a host of their own, at ours:
+        a browser takes fonts from no other host that does not allow it."""
+        if self._host:
+            return url_path_join(self._hub_auth.base_url, HUB_STATIC)
+        return url_path_join(self._prefix, "static/")
+
+    def _policy(self, shell: str, host: str) -> str:
+        """What the page may load, and from where. Scripts, style sheets and fonts come from two
+        folders: on this host there may be users' servers too, and a script of theirs is none of
+        ours."""
+        service = self._hub_auth.base_url
+        files = _below(host, url_path_join(service, f"{self.static.path}/"), self._hub_files)
         own = f"'self' {self._host}".strip()
         hashes = {
             base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -129,10 +149,18 @@ class Shell:
         }
         scripts = " ".join(f"'sha256-{found}'" for found in sorted(hashes))
         return (
-            f"default-src 'none'; script-src {own} {scripts}; style-src {own}; "
-            f"img-src {own} data:; font-src {own}; connect-src 'self'; form-action {own}; "
-            "base-uri 'none'; frame-ancestors 'none'"
+            f"default-src 'none'; script-src {files} {scripts}; style-src {files}; "
+            f"img-src {own} data:; font-src {files}; connect-src {_below(host, service)}; "
+            f"form-action {own}; base-uri 'none'; frame-ancestors 'none'"
         )
+
+
+def _below(host: str, *paths: str) -> str:
+    """Sources of a policy: what is below these paths, or all of this host where a policy cannot
+    name it."""
+    if not (_HOST.fullmatch(host) or _LOOPBACK.fullmatch(host)):
+        return "'self'"
+    return " ".join(f"{host}{quote(path, safe='/%~@')}" for path in paths)
 
 
 class _User:

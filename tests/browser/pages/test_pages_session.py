@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.async_api import expect
 
 from jupyterhub_backendai.model.status import Phase, Result, Status
@@ -23,6 +25,35 @@ async def test_a_session_that_waits_says_why_and_until_when(sample: Sample, visi
     passed = why.get_by_role("img", name="Passed", exact=True)
     await expect(passed).to_have_count(7)
     await expect(why.get_by_role("img", name="Not passed")).to_have_count(1)
+
+
+async def test_an_estimate_is_asked_for_when_something_changed(sample: Sample, visit: Open) -> None:
+    """Not at each refresh: it is the most that a page asks of the server."""
+    made = await sample.all("alice")
+    ahead = made["lab4-attention"]
+    session = await sample.submit("alice", "behind", **GPU)
+    sample.place()
+    page = await visit("notices")
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url.partition("part=")[2]))
+    await page.goto(page.url.replace("notices", f"sessions/{session.id}"))
+    await expect(page.locator("#bk-why")).to_contain_text("In line, #2")
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    await expect(page.locator("[data-late]")).to_contain_text(re.compile("start", re.IGNORECASE))
+    assert asked.count("start") == 1
+    for name in ("renamed", "renamed-again"):
+        sample.store.change(session.id, name, None, None)
+        await expect(page.locator("h1")).to_have_text(name)
+    assert asked.count("detail") >= 2
+    assert asked.count("start") == 1
+    sample.store.move(
+        ahead.id, Status.CANCELLED, phase=Phase.CANCEL, now=utcnow(), reason_code="user_requested",
+        reason="You ended it.",
+    )  # fmt: skip
+    sample.place()
+    await expect(page.locator("#bk-why")).to_contain_text("In line, #1")
+    await expect(page.locator("[data-late]")).to_contain_text(re.compile("start", re.IGNORECASE))
+    assert asked.count("start") == 2
 
 
 async def test_a_job_that_fails_with_3_shows_the_3(sample: Sample, visit: Open) -> None:

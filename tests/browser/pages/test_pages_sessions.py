@@ -133,7 +133,8 @@ async def test_without_script_the_links_lead_on(sample: Sample, visit: Open) -> 
     await page.get_by_role("link", name="Cancel plain").click()
     await expect(page.get_by_role("heading", name="Cancel plain?")).to_be_visible()
     await page.get_by_role("button", name="Cancel session").click()
-    await expect(page.get_by_text("You have no session now.")).to_be_visible()
+    await expect(page.get_by_text("You ended it.")).to_be_visible()
+    await expect(page.get_by_role("link", name="Start again")).to_be_visible()
     assert sample.store.get(session.id).status is Status.CANCELLED
 
 

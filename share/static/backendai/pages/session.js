@@ -53,12 +53,19 @@ async function save(box) {
   }
 }
 
+const OLD = 60000; // ms after which what came late is asked for again in any case
+
 async function late(node, from) {
+  // It is about what the rest of the page shows: while that stays as it is, so does this.
+  const about = `${from} ${node.closest("[data-about]")?.dataset.about ?? ""}`;
+  if (node.about === about && Date.now() - node.asked < OLD) return;
+  Object.assign(node, { about, asked: Date.now() });
   try {
     node.innerHTML = await part(node.dataset.late, from);
     tell(node);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
+    node.about = "";
     node.textContent = ""; // the rest of the page says all that it did before
   }
 }
