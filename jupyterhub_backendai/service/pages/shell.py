@@ -137,9 +137,9 @@ class Shell:
         return url_path_join(self._prefix, "static/")
 
     def _policy(self, shell: str, host: str) -> str:
-        """What the page may load, and from where. Scripts, style sheets and fonts come from two
-        folders: on this host there may be users' servers too, and a script of theirs is none of
-        ours."""
+        """What the page may load, and from where. Scripts come from two folders: on this host there
+        may be users' servers too, and a script of theirs is none of ours. How the page looks does
+        not depend on the host's name, which a proxy in front may have changed on the way."""
         service = self._hub_auth.base_url
         files = _below(host, url_path_join(service, f"{self.static.path}/"), self._hub_files)
         own = f"'self' {self._host}".strip()
@@ -149,8 +149,8 @@ class Shell:
         }
         scripts = " ".join(f"'sha256-{found}'" for found in sorted(hashes))
         return (
-            f"default-src 'none'; script-src {files} {scripts}; style-src {files}; "
-            f"img-src {own} data:; font-src {files}; connect-src {_below(host, service)}; "
+            f"default-src 'none'; script-src {files} {scripts}; style-src {own}; "
+            f"img-src {own} data:; font-src {own}; connect-src {_below(host, service)}; "
             f"form-action {own}; base-uri 'none'; frame-ancestors 'none'"
         )
 
