@@ -24,8 +24,8 @@ _LATER = "This session waits until that is over."
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What the machines of a resource group that take sessions have together, and the most of each slot
-    on one of them. `with_fgpu`: only those with FGPU are meant, and there are others."""
+    """What the machines of a resource group that take sessions have together, and the most of each
+    slot on one of them. `with_fgpu`: only those with FGPU are meant, and there are others."""
 
     group: str
     count: int

@@ -364,8 +364,7 @@ class TestDrained:
         head = "No machine of default that takes sessions now has 6 CPU cores"
         assert self.told(pending("s", cpu=6), agents) == (
             "drained",
-            f"{head}: the admin is draining one that does. "
-            "This session waits until that is over.",
+            f"{head}: the admin is draining one that does. This session waits until that is over.",
         )
         silent = agent("o", cpu=8, available=False)
         assert self.told(pending("s", cpu=6), [*agents, silent]) == (

@@ -1,4 +1,4 @@
-"""Agents that take no sessions because an admin says so, and the number of an agent's last change."""
+"""Agents that take no sessions because an admin says so, and their place in the change feed."""
 
 from __future__ import annotations
 
