@@ -12,10 +12,10 @@ from ..store import AgentState
 
 @dataclass
 class Load:
-    """What is held on one agent; ids of the sessions that hold it, the newest first."""
+    """What is held on one agent; the sessions that hold it, the newest first: owners by id."""
 
     used: Slots = field(default_factory=Slots)
-    sessions: dict[str, None] = field(default_factory=dict)
+    sessions: dict[str, str] = field(default_factory=dict)
 
 
 def loads(agents: Sequence[AgentState], holdings: Sequence[Holding]) -> dict[str, Load]:
@@ -24,5 +24,5 @@ def loads(agents: Sequence[AgentState], holdings: Sequence[Holding]) -> dict[str
     for holding in reversed(holdings):
         if (load := found.get(holding.agent)) is not None:
             load.used += holding.slots
-            load.sessions[holding.session_id] = None
+            load.sessions[holding.session_id] = holding.owner
     return found

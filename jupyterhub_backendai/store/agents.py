@@ -90,10 +90,8 @@ def set_schedulable(
     if row is None:
         raise NotFound(name, "agent")
     if agent_of(row).schedulable is not schedulable:
-        said = {"drained_at": None, "drained_by": None}
-        if not schedulable:
-            said = {"drained_at": now, "drained_by": by}
-        db.execute(_CHANGE, {"of": name, **said})
+        at, who = (None, None) if schedulable else (now, by)
+        db.execute(_CHANGE, {"of": name, "drained_at": at, "drained_by": who})
         feed.number_agent(db, name)
         row = db.execute(_ONE, {"of": name}).one()
     return agent_of(row)
