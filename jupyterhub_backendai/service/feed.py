@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from .._within import within
 from ..site.runtime import Site
 from ..store import AgentState, Change, Unavailable
-from .schemas import AgentEvent, SessionRow
+from .agents import AgentEvent
+from .schemas import SessionRow
 
 INTERVAL = 0.5  # seconds between two looks, while somebody listens
 PATIENCE = 10.0  # seconds for the first look of all

@@ -11,7 +11,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
-from . import queries, schemas
+from . import agents, queries, schemas
 from .auth import DELETE, READ, START
 
 JSON = ("application/json",)
@@ -126,12 +126,12 @@ CALLS: tuple[Call, ...] = (
     ),
     Call(
         "agents", "GET", "api/agents", "The agents, and how much of each is taken.", Who.ADMIN,
-        READ, reply=schemas.AgentList,
+        READ, reply=agents.AgentList,
     ),
     Call(
         "changeAgent", "PATCH", "api/agents/{name}",
         "Drains an agent, or has it take sessions again.", Who.ADMIN, START,
-        body=schemas.AgentChange, reply=schemas.AgentRow,
+        body=agents.AgentChange, reply=agents.AgentRow,
     ),
     Call(
         "events", "GET", "api/events",

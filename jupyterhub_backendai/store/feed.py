@@ -5,7 +5,7 @@ of the transaction such rows get the next numbers, under a lock that is held unt
 whoever has read up to a number will never find a lower one that is new. The rows are ours already
 and the lock is the last that a transaction takes, so no two can wait for each other.
 
-An agent gets a number of the same row when it begins or ceases to answer or to take sessions.
+An agent gets a number of the same count when it begins or ceases to answer or to take sessions.
 """
 
 from __future__ import annotations
@@ -72,8 +72,6 @@ _MAY_START = exists().where(
     | _ALL.status.in_([status.value for status in FINAL]),
 )
 _NEWS = select(META.c.value.label("latest"), _MAY_START.label("news")).where(_COUNTER)
-
-
 _AGENT_CHANGES = select(AGENTS).where(AGENTS.c.seq > bindparam("after")).order_by(AGENTS.c.seq)
 _COUNT_ONE = update(META).where(_COUNTER).values(value=cast(_COUNTED + 1, Text))
 _NUMBER_AGENT = (

@@ -6,9 +6,8 @@ import asyncio
 
 from ...site.clock import utcnow
 from ...store import NotFound
+from ..agents import AgentChange, AgentList, AgentRow, loads
 from ..base import Handler, Refused
-from ..loads import loads
-from ..schemas import AgentChange, AgentList, AgentRow
 
 
 class AgentsHandler(Handler):

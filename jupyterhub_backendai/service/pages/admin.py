@@ -14,9 +14,9 @@ from ...model.slots import SLOT_NAMES
 from ...model.status import Status
 from ...site.clock import utcnow
 from ...store import AgentState, Filter, Session
+from ..agents import Load, loads
 from ..auth import DELETE, READ, START
 from ..base import Refused
-from ..loads import Load, loads
 from ..owners import EVERYBODY
 from .base import Page
 from .sessions import slot_bar
