@@ -41,7 +41,7 @@ ifneq ($(strip $(PYTEST_ARGS)),)
 else
 	@$(VENV)/bin/python -m pytest $(WORKERS) --ignore=tests/browser
 # Alone: a container that comes or goes changes the network, and Chromium drops what it loads then.
-	@$(VENV)/bin/python -m pytest tests/browser/test_walk.py
+	@$(VENV)/bin/python -m pytest tests/browser/walk
 	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/browser/pages tests/browser/ui
 endif
 
@@ -60,6 +60,16 @@ format: venv-check ## put the code into the one format
 .PHONY: docs
 docs: venv-docs ## the docs as HTML, in docs/_build/html
 	@sphinx-build -W --keep-going -q docs docs/_build/html
+
+.PHONY: screenshots screenshots-with-engine
+screenshots: ## the pictures in the docs, by the tests that look at every page
+	@$(setup)/with-engine.sh $(MAKE) screenshots-with-engine
+
+screenshots-with-engine: venv-test hub-image
+	@mkdir -p docs/images/pages
+	@SCREENSHOTS=docs/images/pages $(VENV)/bin/python -m pytest -q \
+	  tests/browser/pages/test_pages_access.py tests/browser/ui/test_ui_access.py
+	@SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/browser/walk/test_walk_form.py
 
 .PHONY: image
 image: ## the demo's and the tests' image (needs a Docker engine)

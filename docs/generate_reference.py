@@ -316,7 +316,55 @@ def _scope(call: Call) -> str:
     return f"`{call.scope}`" if call.scope else "–"
 
 
+# Pictures of a page, by the beginnings of their names; what each kind of them is called.
+GALLERY = {
+    "Sessions": ["sessions", "sessions-of-nobody", "sessions-that-ended"],
+    "One session": [
+        "session",
+        "session-that-waits",
+        "session-that-failed",
+        "over-the-list-a-session",
+    ],
+    "History and log": ["history", "log"],
+    "Launcher": [f"launch-{step}" for step in range(1, 6)],
+    "Notifications": ["over-the-list-notifications", "notices"],
+    "Ending a session": ["over-the-list-the-end", "end"],
+    "Agents and line": ["admin"],
+    "The Hub's form": [
+        "form-1",
+        "form-2",
+        "form-5",
+        "form-no-folder",
+        *(f"form-with-errors-step-{step}" for step in range(1, 6)),
+    ],
+    "While a session starts": ["pending", "pending-failed"],
+    "A session that does not run": ["not-running", "not-running-failed"],
+}
+KINDS = {"": "wide", "-dark": "wide, dark", "-phone": "phone", "-phone-dark": "phone, dark"}
+
+
+def gallery() -> str:
+    """Every page, wide and on a phone, light and dark."""
+    folder = Path(__file__).parent / "images" / "pages"
+    there = {path.stem for path in folder.glob("*.png")}
+    told = {f"{page}{kind}" for pages in GALLERY.values() for page in pages for kind in KINDS}
+    if there != told:
+        raise ValueError(f"pictures that are missing or in no gallery: {sorted(there ^ told)}")
+    parts = []
+    for title, pages in GALLERY.items():
+        parts.append(f"## {title}\n")
+        for page in pages:
+            for kind, words in KINDS.items():
+                width = "20%" if "phone" in kind else "75%"
+                parts.append(
+                    f"```{{image}} ../../images/pages/{page}{kind}.png\n"
+                    f":alt: {page.replace('-', ' ')}, {words}\n:width: {width}\n```\n"
+                )
+    return "\n".join(parts)
+
+
 PAGES = {
+    "gallery.md": gallery,
     "configuration.md": configuration,
     "statuses.md": statuses,
     "history.md": history,

@@ -19,7 +19,7 @@ from ..site.runtime import Site
 from ..store import Session
 from .errors import SessionSpawnError, database_asked
 from .forms import VISIT, Draft, Drafts, FormPage, Visit
-from .render import ended_because, render_form
+from .render import ended_because, last_session, render_form
 
 PREPARE_TIMEOUT = 3600  # seconds, for an image to be downloaded and folders to be made
 MAX_TICKET = 400  # characters; a viewer's name has 255 at most
@@ -118,6 +118,11 @@ class OptionDoors(HasTraits):
     async def ended_because(self) -> str:
         """Why this server's last session ended, if not by its owner: its page asks for it."""
         return await ended_because(self)
+
+    async def last_session(self) -> str:
+        """The id of this server's newest session, for its page; empty where there is none."""
+        session = await last_session(self)
+        return session.id if session is not None else ""
 
     def _read_form(self, form: Mapping[str, list[Any]]) -> Awaitable[dict[str, Any]]:
         """The form as a spec. It is checked here too, by the one check there is: the Hub shows on

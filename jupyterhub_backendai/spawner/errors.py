@@ -15,6 +15,7 @@ from tornado.web import HTTPError
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
 from ..model.errors import FieldError, LaunchError, RequestError
 from ..store import Unavailable
+from .story import Tried
 
 # Bounded: the Hub makes these labels of a metric.
 # Never 500: that is a defect of ours, and this is an answer.
@@ -32,6 +33,7 @@ class SessionSpawnError(SpawnException):
         self, message: str, *, reason: str, status: int, errors: Iterable[FieldError] = ()
     ) -> None:
         self.errors = tuple(errors)
+        self.tried: Tried | None = None  # the session of the start that failed, for its page
         html = str(_html(message, self.errors))
         super().__init__(message, reason=reason, message_html=html, status_code=status)
         self.jupyterhub_message = message

@@ -16,7 +16,7 @@ from ..model.sizes import size_error
 from ..site.form import start_again
 from ..site.form_view import Filled, json_for_script
 from ..site.options import options_view, summary
-from ..store import Unavailable
+from ..store import Session, Unavailable
 from .errors import SessionSpawnError, database_asked
 from .forms import VISIT, Draft, Visit
 
@@ -85,15 +85,20 @@ def _launcher(spawner: OptionDoors) -> str:
 async def ended_because(spawner: OptionDoors) -> str:
     """Why this server's last session ended, in its owner's words; empty where they ended it
     themselves, where there was none, and where nothing can be known now."""
-    site = spawner.site
-    try:
-        session = await site.db(site.store.latest_of, spawner.user.name, spawner.name)
-    except Unavailable as error:
-        site.log.debug("%s", error)
-        return ""
+    session = await last_session(spawner)
     if session is None or not session.status.is_final or session.reason_code == BY_OWNER:
         return ""
     return session.reason or ""
+
+
+async def last_session(spawner: OptionDoors) -> Session | None:
+    """This server's newest session; None where there is none, and where nothing can be known."""
+    site = spawner.site
+    try:
+        return await site.db(site.store.latest_of, spawner.user.name, spawner.name)
+    except Unavailable as error:
+        site.log.debug("%s", error)
+        return None
 
 
 def _last(stored: Any, context: Context) -> tuple[dict[str, Any] | None, str]:

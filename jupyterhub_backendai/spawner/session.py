@@ -22,10 +22,10 @@ from ..site.options import summary
 from ..site.steps import Steps
 from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
-from .errors import for_people, in_log, log_in_one_line, why
+from .errors import SessionSpawnError, for_people, in_log, log_in_one_line, why
 from .in_line import HandedOver, InLine
 from .ready import server_url, wait_until_ready
-from .story import Story
+from .story import Story, Tried
 
 # The Hub does not say whether it was the owner, an admin, or its own end.
 ENDED = "It was ended through the Hub."
@@ -108,6 +108,8 @@ class SessionSpawner(InLine, Spawner):
                 self._submit(request) if queued is None else self._take(queued)
             )
             self._session = session = await asyncio.shield(attempt.submitting)
+            whole = queued is not None or session.asked == self.user_options
+            self._story.tried = Tried(session.id, whole)
             site.driven.add(session.id)
             return await self._start_session(session, request)
         except asyncio.CancelledError as error:
@@ -120,7 +122,10 @@ class SessionSpawner(InLine, Spawner):
         except Exception as error:
             self._abandon(attempt, error)
             await site.cleanups.over(self._server_key, CLEANUP_WAIT)
-            raise for_people(error, self.log, self._log_name) from error
+            told = for_people(error, self.log, self._log_name)
+            if isinstance(told, SessionSpawnError):
+                told.tried = self._story.tried
+            raise told from error
         finally:
             self._starting = False
             self._request = None

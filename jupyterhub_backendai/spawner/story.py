@@ -5,12 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
 from typing import Any
 
 STEPS = ("asked", "queued", "placed", "image", "container", "server", "ready")
 _PROGRESS = {
     "asked": 5, "queued": 10, "placed": 30, "image": 35, "container": 50, "server": 70, "ready": 95
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """The session of a start, for pages to lead to the sessions service's own pages of it.
+    `whole`: the launcher there can fill its form with all that was asked; where values that look
+    secret were not kept, only the Hub's form of this server still has them."""
+
+    id: str
+    whole: bool
 
 
 class Story:
@@ -25,6 +36,7 @@ class Story:
         self._number = 0
         self._changed = asyncio.Event()
         self._over = False
+        self.tried: Tried | None = None  # the session, from when there is one
 
     @property
     def over(self) -> bool:
@@ -61,6 +73,7 @@ class Story:
                 "detail": detail,
                 "position": position,
                 "handed_over": handed_over,
+                "session": None if self.tried is None else asdict(self.tried),
             },
         }
         self._news[step] = (self._number, event)

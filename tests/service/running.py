@@ -17,6 +17,7 @@ from tornado.httpserver import HTTPServer
 from tornado.testing import bind_unused_port
 from tornado.web import StaticFileHandler
 
+from jupyterhub_backendai.engine.saved_logs import CONTAINER
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.service.app import Service
 from jupyterhub_backendai.service.handover import pack, unpack
@@ -160,7 +161,7 @@ async def launch(started: Running, who: str, body: dict[str, Any]) -> dict[str, 
     return dict(reply.json["sessions"][0])
 
 
-def keep_log(started: Running, session_id: str, *pieces: bytes) -> None:
+def keep_log(started: Running, session_id: str, *pieces: bytes, kind: str = CONTAINER) -> None:
     """A container that is gone, and what was kept of its log."""
     started.store.set_kernel(session_id, role="main")
-    started.service.parts.site.shelf.save(pieces, session_id, "main1")
+    started.service.parts.site.shelf.save(pieces, session_id, "main1", kind)

@@ -146,6 +146,17 @@ async def test_another_s_session_and_launch_fill_nothing(service: Running) -> No
     assert "As it was launched before." in reply.json
 
 
+async def test_who_acts_for_others_starts_theirs_again_for_them(service: Running) -> None:
+    """The Hub's page of somebody else's server leads an admin here too."""
+    await post(service, "bob", name="bobs-own")
+    (session,) = service.store.list_sessions(Filter(owner="bob", name="bobs-own"))[0]
+    reply = await service.call("GET", f"launch?like={session.id}", "admin")
+    assert "Start a session for bob" in reply.json
+    assert 'name="owner"' in reply.json
+    reply = await service.call("GET", f"launch?like={session.id}", "bob")
+    assert "Start a session for" not in reply.json
+
+
 @pytest.mark.parametrize("who", ["reader", "ender", "tutor", "narrow"])
 async def test_a_token_without_the_scope_launches_nothing(service: Running, who: str) -> None:
     await until_open(service)

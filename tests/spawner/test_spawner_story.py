@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
+from spawners import MachineSpawner, site_config, user_of
 
-from jupyterhub_backendai.spawner.story import STEPS, Story
+from jupyterhub_backendai.model.errors import LaunchError
+from jupyterhub_backendai.spawner.errors import SessionSpawnError
+from jupyterhub_backendai.spawner.story import STEPS, Story, Tried
 
 
 async def follow(story: Story) -> list[dict[str, Any]]:
@@ -111,3 +115,46 @@ async def test_back_in_line_is_told_after_what_it_undoes() -> None:
         story.tell(step, step)
     story.end()
     assert titles(await follow(story)) == ["asked", "placed", "queued"]
+
+
+# --- which session it is about, for the way back to the form
+
+
+class BrokenSpawner(MachineSpawner):
+    """Its containers cannot be made."""
+
+    async def launch(self, session: Any, request: Any) -> tuple[str, int]:
+        raise LaunchError("folder", "A folder is not there any more.")
+
+
+@pytest.mark.parametrize(
+    ("env", "whole"), [({"LEVEL": "3"}, True), ({"LEVEL": "3", "API_TOKEN": "t0p"}, False)]
+)
+async def test_a_start_says_which_session_it_is(
+    tmp_path: Path, env: dict[str, str], whole: bool
+) -> None:
+    """And whether the launcher knows all that was asked: what looks secret it does not."""
+    spawner = user_of(site_config(tmp_path), BrokenSpawner)._new_spawner("")
+    assert await spawner.last_session() == ""
+    await spawner.accept({"env": env})
+    spawner.user_options = {"env": env}
+    events = asyncio.ensure_future(follow(spawner._story))
+    with pytest.raises(SessionSpawnError, match="A folder is not there") as failed:
+        await spawner.start()
+    (session,), _ = spawner.site.store.list_sessions()
+    assert failed.value.tried == Tried(session.id, whole)
+    told = [event["backendai"]["session"] for event in await events]
+    assert told == [{"id": session.id, "whole": whole}] * len(told) != []
+    assert await spawner.last_session() == session.id
+    await spawner.site.close()
+
+
+async def test_a_start_that_was_refused_is_of_no_session(tmp_path: Path) -> None:
+    """Also where there was one before, which was asked for otherwise."""
+    spawner = user_of(site_config(tmp_path), BrokenSpawner)._new_spawner("")
+    with pytest.raises(SessionSpawnError):
+        await spawner.start()
+    with pytest.raises(SessionSpawnError) as refused:
+        await spawner.accept({"preset": "none"})
+    assert refused.value.tried is None
+    await spawner.site.close()

@@ -62,6 +62,10 @@ class Page(Shown, Handler):
         """Where a session is launched."""
         return url_path_join(self.hub_auth.base_url, "launch")
 
+    def page_of(self, session: Session, name: str = "") -> str:
+        """The address of one of a session's pages."""
+        return url_path_join(self.hub_auth.base_url, "sessions", session.id, name).rstrip("/")
+
     def server_url(self, session: Session) -> str:
         """Where a session's own server is."""
         # With a host for each user only the Hub knows which, and leads there from its own path.

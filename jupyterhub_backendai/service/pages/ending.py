@@ -10,7 +10,8 @@ from .base import Page
 
 
 class EndPage(Page):
-    """It needs no script, and nobody but who reads it can press its button."""
+    """It needs no script, and nobody but who reads it can press its button. Then it leads to what
+    became of the session, from where its form is filled again."""
 
     async def get(self, id: str) -> None:
         session = await find(self.site, self.caller, id, DELETE)
@@ -23,4 +24,5 @@ class EndPage(Page):
     async def post(self, id: str) -> None:
         session = await find(self.site, self.caller, id, DELETE)
         await end(self.site, self.service.hub, session, self.caller.name, None, force=False)
-        self.redirect(self.hub_auth.base_url)
+        there = self.readable(session)
+        self.redirect(self.page_of(session) if there else self.hub_auth.base_url)

@@ -35,7 +35,11 @@ class HistoryListQuery(ListSettings):
     sort: Literal[
         "updated_at", "-updated_at", "created_at", "-created_at", "phase", "-phase",
         "result", "-result", "attempts", "-attempts",
-    ] = "-updated_at"  # fmt: skip
+    ] | None = None  # fmt: skip
+
+    @property
+    def usual_sort(self) -> str:
+        return "-updated_at"
 
     @property
     def wanted(self) -> HistoryFilter:

@@ -21,7 +21,7 @@ from ...site.form import Form, in_a_link, quick_start, spec_from_form
 from ...site.form_rules import AHEAD, IN_LINE
 from ...site.form_view import Filled, json_for_script
 from ...site.options import options_view, summary
-from ...store import Filter, Launch
+from ...store import Filter, Launch, Session
 from ..auth import READ, START
 from ..base import MAX_BODY, Refused
 from ..calls.sessions import find
@@ -118,7 +118,7 @@ class LaunchPage(Page):
             return self._again(None if row is None else row.asked)
         if like := query.get(LIKE):
             session = await find(self.site, self.caller, like[0], READ)
-            return self._again(session.asked)
+            return self._again(self._of_owner(session))
         fields = in_a_link(query)
         known = {*fields, STEP, *self.not_settings}
         left = sorted({name.partition(".")[0] for name in query} - known)
@@ -128,6 +128,13 @@ class LaunchPage(Page):
         if left and STEP not in query:
             note += f" A link cannot set all of it, so this is left out: {', '.join(left)[:200]}."
         return Filled(spec_from_form(fields), fields, note=note)
+
+    def _of_owner(self, session: Session) -> Mapping[str, Any] | None:
+        """What a session was asked as: for its owner again, where whoever asks may act for them."""
+        if session.asked is None or session.owner == self.caller.name:
+            return session.asked
+        may = self.caller.may(START, session.owner, session.owner_groups)
+        return {**session.asked, "owner": session.owner if may else None}
 
     def _again(self, asked: Mapping[str, Any] | None) -> Filled:
         if asked is None:

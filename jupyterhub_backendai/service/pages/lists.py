@@ -20,18 +20,27 @@ class ListSettings(Part):
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
-    sort: str
+    sort: str | None = None  # None: as usual
     page: int = Field(default=1, ge=1, le=MOST_PAGES)
+
+    @property
+    def usual_sort(self) -> str:
+        """How the list is sorted where its address does not say."""
+        raise NotImplementedError
 
     @property
     def order(self) -> Any:
         """What the list is sorted by, as the store names it."""
-        return self.sort.removeprefix("-")
+        return (self.sort or self.usual_sort).removeprefix("-")
+
+    @property
+    def descending(self) -> bool:
+        return (self.sort or self.usual_sort).startswith("-")
 
     def part(self) -> dict[str, Any]:
         """The page of the list and its order, as the store takes them."""
         return {
-            "order": self.order, "descending": self.sort.startswith("-"),
+            "order": self.order, "descending": self.descending,
             "limit": PER_PAGE, "offset": (self.page - 1) * PER_PAGE,
         }  # fmt: skip
 
@@ -56,7 +65,7 @@ class ListSettings(Part):
         """Heads of columns, given as title, class and what they are sorted by ("": they are not);
         each leads to the list in its order, and the one that it is in to the other way round."""
         for title, kind, key in columns:
-            here, down = bool(key) and self.order == key, self.sort.startswith("-")
+            here, down = bool(key) and self.order == key, self.descending
             order = ("descending" if down else "ascending") if here else ""
             href = self.address(path, page=1, sort=key if here and down else f"-{key}")
             yield {"title": title, "kind": kind, "order": order, "href": href if key else ""}

@@ -14,7 +14,6 @@ from ...model.status import IN_LINE, Phase, Status
 from ...store import HistoryEntry, Session
 from ..auth import READ, START
 from ..calls.sessions import find
-from ..owners import EVERYBODY
 from .base import Page
 from .notices import tab_state
 
@@ -34,13 +33,7 @@ class SessionPage(Page):
 
     def events(self, session: Session) -> str:
         """Whose events tell of a session."""
-        if session.owner == self.caller.name:
-            return ""
-        return EVERYBODY if self.caller.may_all(READ) else session.owner
-
-    def page_of(self, session: Session, name: str = "") -> str:
-        """The address of one of a session's pages."""
-        return url_path_join(self.hub_auth.base_url, "sessions", session.id, name).rstrip("/")
+        return "" if session.owner == self.caller.name else session.owner
 
 
 class DetailPage(SessionPage):

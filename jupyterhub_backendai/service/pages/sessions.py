@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ...model.slots import SLOT_NAMES, format_bytes, format_thousandths
-from ...model.status import FINAL, LIVE
+from ...model.status import FINAL, LIVE, Status
 from ...site.runtime import Site
 from ...store import Filter
 from ..auth import READ, Caller
@@ -27,6 +27,8 @@ _COLUMNS = {  # by state: title, class, what it is sorted by
     "live": [*_WHAT, ("Elapsed", "took", "submitted_at"), ("Ends", "ends", "")],
     "over": [*_WHAT, ("Ran for", "took", "ended_at")],
 }
+_STATES = {"live": LIVE, "over": FINAL}
+_WAITS = frozenset({Status.PENDING})
 _SLOTS = {"cpu": "CPU", "mem": "Memory", "fgpu": "GPU"}
 
 
@@ -38,13 +40,17 @@ class ListQuery(ListSettings):
     type: Literal["interactive", "batch", ""] | None = None
     resource_group: str | None = Field(default=None, max_length=255)
     owner: Word | Literal[""] | None = None
-    sort: Sort = "-submitted_at"
+    sort: Sort | None = None
 
-    def wanted(self, owner: str | None, state: str) -> Filter:
-        """The filter of one of the two tabs."""
+    @property
+    def usual_sort(self) -> str:
+        return "-submitted_at" if self.state == "live" else "-ended_at"
+
+    def wanted(self, owner: str | None, statuses: frozenset[Status]) -> Filter:
+        """The filter of those in some statuses, which are those of one of the two tabs."""
         return Filter(
             owner=owner,
-            statuses=LIVE if state == "live" else FINAL,
+            statuses=statuses,
             type=self.type or None,
             resource_group=self.resource_group or None,
             name=self.name or None,
@@ -60,9 +66,10 @@ class SessionsPage(Page):
         owner = await whose(self.service, self.caller, query.owner or None)
         db, store, rest = site.db, site.store, "over" if query.state == "live" else "live"
         mine = owner == self.caller.name
-        (sessions, total), (_, others), left, launches = await asyncio.gather(
-            db(store.list_sessions, query.wanted(owner, query.state), **query.part()),
-            db(store.list_sessions, query.wanted(owner, rest), limit=0),
+        (sessions, total), (_, others), (_, waiting), left, launches = await asyncio.gather(
+            db(store.list_sessions, query.wanted(owner, _STATES[query.state]), **query.part()),
+            db(store.list_sessions, query.wanted(owner, _STATES[rest]), limit=0),
+            db(store.list_sessions, query.wanted(owner, _WAITS), limit=0),
             left_to(site, self.caller) if mine else _nothing(),
             db(store.launches, self.caller.name) if mine else _nothing(),
         )  # fmt: skip
@@ -80,7 +87,7 @@ class SessionsPage(Page):
             groups=[group.name for group in site.catalog.resource_groups],
             launch_url=self.launch_url,
             filtered=bool(query.name or query.type or query.resource_group),
-            tabs=list(_tabs(query, service, counts)),
+            tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
         )  # fmt: skip
@@ -119,9 +126,12 @@ def slot_bar(name: str, used: int, most: int, rest: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _tabs(query: ListQuery, service: str, counts: dict[str, int]) -> Iterator[dict[str, Any]]:
-    for state, title in (("live", "Running"), ("over", "Finished")):
+def _tabs(
+    query: ListQuery, service: str, counts: dict[str, int], waiting: int
+) -> Iterator[dict[str, Any]]:
+    for state, title in (("live", "Current"), ("over", "Finished")):
         yield {
             "title": title, "count": counts[state], "here": state == query.state,
+            "waiting": waiting if state == "live" else 0,
             "href": ListQuery(state=state, owner=query.owner).address(service),
         }  # fmt: skip

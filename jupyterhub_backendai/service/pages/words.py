@@ -10,7 +10,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ...model.slots import format_bytes, format_thousandths
-from ...model.status import Result, Status
+from ...model.status import Phase, Result, Status
 from ...model.steps import Step
 from ...site.clock import utcnow
 from ...site.options import amounts
@@ -49,6 +49,17 @@ _OUTCOME: dict[Result, Tag] = {
     Result.GIVE_UP: Tag("Give up", "circle-xmark", "bad"),
     Result.SKIPPED: Tag("Skipped", "forward", ""),
 }
+_PHASE: dict[Phase, str] = {
+    Phase.SUBMIT: "Submit",
+    Phase.SCHEDULE: "Schedule",
+    Phase.PREPARE: "Prepare",
+    Phase.PULL: "Pull",
+    Phase.CREATE: "Create",
+    Phase.START: "Start",
+    Phase.TERMINATE: "Terminate",
+    Phase.CANCEL: "Cancel",
+    Phase.RECONCILE: "Reconcile",
+}
 
 # What a check says to an owner once it is passed; one that is not says why by itself.
 _PASSED: dict[str, str] = {
@@ -76,6 +87,13 @@ def status_tag(status: Status) -> Tag:
 def result_tag(result: Result) -> Tag:
     """The tag of how a phase went."""
     return _OUTCOME[Result(result)]
+
+
+def word(of: Status | Result | Phase) -> str:
+    """What a status, a result or a phase is called, in lists and where one is chosen."""
+    if isinstance(of, Phase):
+        return _PHASE[of]
+    return (_STATUS[of] if isinstance(of, Status) else _OUTCOME[of]).word
 
 
 def ending_tag(session: Session) -> Tag | None:
@@ -175,7 +193,7 @@ def resources(session: Session) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "span": span, "brief": brief, "moment": moment, "bytes": format_bytes,
-    "thousandths": format_thousandths, "resources": resources,
+    "thousandths": format_thousandths, "resources": resources, "word": word,
 }  # fmt: skip
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,

@@ -1,7 +1,7 @@
 // The page while a session starts: a story told by the Hub's progress events, with times that run.
 
 const page = $("#backendai-pending");
-const { user, server, name, base, progress, xsrf } = page.dataset;
+const { user, server, name, base, progress, xsrf, service } = page.dataset;
 const STORY = ["asked", "queued", "placed", "image", "container", "server", "ready"];
 const model = new URL(`${base}api/users/${encodeURIComponent(user)}/${server ? `servers/${encodeURIComponent(server)}` : "server"}`, location.href);
 const heading = $("h1 .says", page);
@@ -53,8 +53,9 @@ function tell(event) {
 /** What an HTML message says, without its HTML. */
 const textOf = (html) => new DOMParser().parseFromString(html, "text/html").body.textContent;
 
-function advance({ step, state, since, at, title: says, detail, position: place, handed_over }) {
+function advance({ step, state, since, at, title: says, detail, position: place, handed_over, session }) {
   if (!STORY.includes(step)) return;
+  if (session && service) leadTo(session, STORY.indexOf(step) > STORY.indexOf("queued"));
   const known = steps.get(step);
   handedOver = handed_over ?? false;
   steps.set(step, { state, at: since ?? known?.at ?? at ?? now(), until: state === "done" ? at ?? now() : null, title: says, detail, position: place });
@@ -65,6 +66,15 @@ function advance({ step, state, since, at, title: says, detail, position: place,
   const queued = steps.get("queued");
   const next = queued?.state === "now" ? queued.position ?? null : null;
   if (next !== position) [before, position] = [position, next];
+}
+
+/** The way to the session's pages at the sessions service, and to its form with what was asked. */
+function leadTo({ id, whole }, placed) {
+  const about = $("#bk-about", page), address = `${service}sessions/${id}`;
+  for (const link of $$("a", about)) link.href = address + (link.dataset.page ?? "");
+  if (placed) $("[data-page='/log']", about).hidden = false;
+  about.hidden = false;
+  if (whole) $("#bk-again", page).href = `${service}launch?like=${id}`;
 }
 
 function progressTo(percent) {

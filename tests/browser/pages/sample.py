@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from jupyterhub_backendai.engine.saved_logs import COMMAND
 from jupyterhub_backendai.model.resolve import resolve
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Phase, Result, Status
@@ -13,7 +14,7 @@ from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.naming import server_name
 from jupyterhub_backendai.store import AgentReport, Session, SessionResult
 
-from ...service.running import Running
+from ...service.running import Running, keep_log
 
 SITE: dict[str, Any] = {
     "environments": [
@@ -36,6 +37,20 @@ SITE: dict[str, Any] = {
         "total": {"cpu": 32, "mem": "128g", "fgpu": 6}, "max_sessions": 10, "max_pending": 5000,
     },
 }  # fmt: skip
+
+
+LOG = b"""\
+gcc -O2 -Wall -c solver.c -o solver.o
+gcc -O2 -Wall -c mesh.c -o mesh.o
+gcc solver.o mesh.o -lm -o solver
+./solver --steps 4000 data/wing.msh
+step 1000: residual 3.1e-03
+step 2000: residual 8.7e-04
+step 2391: residual nan
+the solution diverges: try a smaller step
+make: *** [Makefile:12: all] Error 3
+"""
+FOLDERS = ("data", "thesis")  # alice's, where the site has folders
 
 
 class Sample:
@@ -123,11 +138,13 @@ class Sample:
         """One of each, by name."""
         self.agents()
         gpu = {"resource_group": "gpu-lab", "preset": "gpu-small"}
+        here = self.site.folders.enabled
+        own = {"mounts": [{"folder": "thesis"}], "preopen_ports": [8080]} if here else {}
         made = [
-            await self.run(owner, "lab3-cnn", 192, **gpu),
+            await self.run(owner, "lab3-cnn", 192, **gpu, **own),
             await self.run(owner, "stats-homework", 65, environment="r"),
             await self.run(
-                owner, "thesis-finetune", 581, type="batch", **gpu,
+                owner, "thesis-finetune", 581, type="batch", **gpu, **own,
                 batch={"command": "python train.py --epochs 40", "timeout": "10h"},
             ),
             self.end(
@@ -156,4 +173,15 @@ class Sample:
                 error_code="image_not_found",
             )
         )  # fmt: skip
+        containers = ("b41f0c9d2a77", "7e02a51c88d3", "2c95e1f06b1a")
+        for session, container in zip(made, containers, strict=False):
+            self.store.set_kernel(
+                session.id,
+                agent=session.agent,
+                container_id=container,
+                status=session.status,
+                started_at=session.running_at,
+            )
+        nightly = made[3]
+        keep_log(self.running, nightly.id, LOG, kind=COMMAND)
         return {session.name: self.store.get(session.id) for session in made}

@@ -1,60 +1,73 @@
-"""For everybody: axe, narrow screens, and what a page weighs. With SCREENSHOTS set to a folder, how
-each page looks is kept there."""
+"""For everybody: axe, narrow screens, both themes, and what a page weighs."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
 
 import pytest
-from playwright.async_api import Page
+from playwright.async_api import Page, expect
 
 from jupyterhub_backendai.store import Session
 
+from ...service.running import Running, running, until_open
 from ..chromium import Barriers
 from .conftest import Open
-from .sample import Sample
+from .sample import FOLDERS, SITE, Sample
 
 Made = Mapping[str, Session]
 PAGES: dict[str, Callable[[Made], str]] = {
     "sessions": lambda made: "",
-    "finished": lambda made: "?state=over",
+    "sessions of nobody": lambda made: "?owner=bob",
+    "sessions that ended": lambda made: "?state=over",
     "session": lambda made: f"sessions/{made['thesis-finetune'].id}",
-    "waiting": lambda made: f"sessions/{made['lab4-attention'].id}",
-    "failed": lambda made: f"sessions/{made['nightly'].id}",
+    "session that waits": lambda made: f"sessions/{made['lab4-attention'].id}",
+    "session that failed": lambda made: f"sessions/{made['nightly'].id}",
     "history": lambda made: f"sessions/{made['lab4-attention'].id}/history",
     "log": lambda made: f"sessions/{made['nightly'].id}/log",
     "end": lambda made: f"sessions/{made['lab3-cnn'].id}/end",
     "notices": lambda made: "notices",
     "admin": lambda made: "admin",
-    "launch": lambda made: "launch",
-    "launch, from before": lambda made: f"launch?like={made['thesis-finetune'].id}",
+    **{f"launch {step}": lambda made, step=step: f"launch?step={step}" for step in range(1, 5)},
+    "launch 5": lambda made: f"launch?like={made['thesis-finetune'].id}",
 }
+FOR_ADMINS = {"admin", "sessions of nobody"}
 MOST = 150 * 1024  # bytes that a page may load over what the Hub's own pages do
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-async def test_no_page_shuts_anybody_out(sample: Sample, visit: Open, dark: bool) -> None:
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[Running]:
+    """With folders, so that every part of each page is there."""
+    for name in FOLDERS:
+        (tmp_path / "folders" / "users" / "alice" / name).mkdir(parents=True)
+    async with running(tmp_path, **SITE, folder_root=str(tmp_path / "folders")) as started:
+        await until_open(started)
+        yield started
+
+
+def who_sees(name: str) -> str:
+    return "admin" if name in FOR_ADMINS else "alice"
+
+
+async def test_no_page_shuts_anybody_out(sample: Sample, visit: Open) -> None:
     made = await sample.all("alice")
-    folder = os.environ.get("SCREENSHOTS")
-    barriers, wrong = Barriers(), []
+    barriers = Barriers()
     for name, path in PAGES.items():
-        for width in (1280, 390):
-            who = "admin" if name == "admin" else "alice"
-            page = await visit(path(made), who, dark=dark, width=width, policy=False)
-            await page.wait_for_load_state("networkidle" if name == "log" else "load")
-            await page.evaluate("document.fonts.ready")
-            if not dark:
-                await barriers.look(page, f"{name} at {width}")  # which looks at both themes
-            wide = await page.evaluate("document.documentElement.scrollWidth")
-            if wide > width:
-                wrong.append(f"{name} has {wide} pixels at {width}")
-            if folder:
-                look = f"{name}{'-phone' if width == 390 else ''}{'-dark' if dark else ''}"
-                await page.screenshot(path=f"{folder}/{look}.png", full_page=True)
-            await page.context.close()
-    assert not wrong
+        page = await visit(path(made), who_sees(name), policy=False)
+        await page.wait_for_load_state("networkidle" if name == "log" else "load")
+        if name.startswith("launch"):
+            await page.wait_for_selector("#backendai[data-ready]")
+            await expect(page.locator(f"#step-{name[-1]}")).to_be_visible()
+        await barriers.look(page, name)
+        await page.context.close()
     assert not barriers.found, barriers
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+async def test_the_theme_is_the_readers(visit: Open, dark: bool) -> None:
+    page = await visit("", dark=dark)
+    theme = await page.get_attribute("html", "data-bs-theme")
+    assert theme == ("dark" if dark else "light")
 
 
 async def test_what_opens_over_a_page(sample: Sample, visit: Open) -> None:
@@ -63,13 +76,13 @@ async def test_what_opens_over_a_page(sample: Sample, visit: Open) -> None:
     page = await visit("", policy=False)
     await page.get_by_role("link", name="lab4-attention", exact=True).click()
     await page.get_by_role("dialog", name="lab4-attention").get_by_text("Starts at").wait_for()
-    await barriers.look(page, "the panel")
+    await barriers.look(page, "over the list, a session")
     await page.keyboard.press("Escape")
     await page.get_by_role("link", name="Terminate lab3-cnn").first.click()
-    await barriers.look(page, "the dialog")
+    await barriers.look(page, "over the list, the end")
     await page.keyboard.press("Escape")
     await page.get_by_role("button", name="Notifications, 8 new").click()
-    await barriers.look(page, "the drawer")
+    await barriers.look(page, "over the list, notifications")
     assert not barriers.found, barriers
 
 
@@ -88,7 +101,7 @@ async def test_what_a_page_weighs(sample: Sample, visit: Open) -> None:
     """Its own bytes, each once, without what the Hub's pages load as well."""
     made = await sample.all("alice")
     for name, path in PAGES.items():
-        page = await visit(path(made), "admin" if name == "admin" else "alice")
+        page = await visit(path(made), who_sees(name))
         await page.wait_for_load_state("load")
         own = await weight(page)
         assert sum(own.values()) < MOST, (name, own)

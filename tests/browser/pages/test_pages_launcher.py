@@ -265,27 +265,43 @@ async def test_nothing_typed_is_lost_with_the_sign_in(sample: Sample, visit: Ope
     assert of(sample) == []
 
 
-async def test_by_keyboard_alone(sample: Sample, visit: Open) -> None:
-    sample.agents()
-    page = await ready(await visit("launch"))
-    await page.focus("input[name=type][value=interactive]")
-    await page.keyboard.press("ArrowRight")
-    for _ in range(3):
+async def tab_to(page: Page, what: str) -> None:
+    """Presses Tab until the focus is there."""
+    for _ in range(40):
         await page.keyboard.press("Tab")
-        if await page.evaluate("document.activeElement.id") == "bk-command":
-            break
+        if await page.evaluate("what => document.activeElement.matches(what)", what):
+            return
+    raise AssertionError(f"Tab does not come to {what}")
+
+
+async def test_by_keyboard_alone(sample: Sample, visit: Open) -> None:
+    """From the list through all steps to the session, and to its end, without a pointer."""
+    sample.agents()
+    page = await visit("")
+    await tab_to(page, "a.btn-primary:has(.fa-plus)")
+    await page.keyboard.press("Enter")
+    await ready(page)
+    await tab_to(page, "input[name=type]")
+    await page.keyboard.press("ArrowRight")
+    await tab_to(page, "#bk-command")
     await page.keyboard.type("echo done")
-    await page.focus("#bk-name")
+    await tab_to(page, "#bk-name")
     await page.keyboard.type("by-keys")
     for step in range(2, 6):
+        await tab_to(page, "#bk-next")
         await page.keyboard.press("Enter")
         await expect(page.locator(f"#step-{step}")).to_be_visible()
-        if step < 5:
-            await page.focus("#bk-next")
-    await page.focus("#bk-launch")
+    await tab_to(page, "#bk-launch")
     await page.keyboard.press("Enter")
     await expect(page.locator("h1")).to_have_text("Sessions")
     assert [(s.name, s.type) for s in of(sample)] == [("by-keys", "batch")]
+    await tab_to(page, "a[aria-label='Cancel by-keys']")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("button", name="Keep")).to_be_focused()
+    await tab_to(page, "#bk-end-go")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("tbody tr")).to_have_count(0)
+    assert [s.status.value for s in of(sample)] == ["CANCELLED"]
 
 
 async def test_without_any_script(sample: Sample, visit: Open) -> None:

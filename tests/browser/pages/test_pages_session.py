@@ -109,6 +109,7 @@ async def test_the_panel_opens_beside_the_list_and_goes_back(sample: Sample, vis
     await expect(panel).to_contain_text("python train.py --epochs 40")
     assert page.url.endswith(f"sessions/{made['thesis-finetune'].id}")
     sample.store.rename(made["thesis-finetune"].id, "renamed")
+    panel = page.get_by_role("dialog", name="renamed")
     await expect(panel.get_by_role("heading", level=1)).to_have_text("renamed")
     await page.go_back()
     await expect(panel).to_be_hidden()
@@ -142,7 +143,7 @@ async def test_the_history_filters_sorts_and_shows_steps(sample: Sample, visit: 
     await page.get_by_role("link", name="Clear").click()
     await expect(rows).to_have_count(total)
     await page.get_by_role("link", name="Phase").click()
-    await expect(rows.first).to_contain_text("submit")
+    await expect(rows.first).to_contain_text("Submit")
     steps = page.locator("details").first
     await steps.locator("summary").click()
     await expect(steps).to_contain_text("check_limits")
@@ -170,6 +171,15 @@ async def test_the_log_is_shown_searched_and_downloaded(sample: Sample, visit: O
         await page.get_by_role("link", name="Download").click()
     path = await (await waiting.value).path()
     assert path.read_text().splitlines()[0] == "line 0"
+
+
+async def test_a_log_that_is_not_kept_is_no_empty_one(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.run("alice", "kept", 5)
+    sample.end(session, "user_requested", "You ended it.")
+    page = await visit(f"sessions/{session.id}/log")
+    await expect(page.get_by_role("status").filter(has_text="no such log")).to_be_visible()
+    await expect(page.locator("#bk-lines")).to_be_hidden()
 
 
 async def test_somebody_elses_is_not_there(sample: Sample, visit: Open) -> None:

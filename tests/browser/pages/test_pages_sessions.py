@@ -28,6 +28,13 @@ async def test_each_session_says_what_it_is_and_why(sample: Sample, visit: Open)
     await expect(rows).to_have_count(3)
     await expect(rows.filter(has_text="nightly")).to_contain_text("exit code 3")
     await expect(rows.filter(has_text="tf-compare")).to_contain_text("Your folders are untouched")
+    # Whoever ended last comes first, and is started again from here.
+    names = await rows.locator(".name").all_inner_texts()
+    assert names == ["prepare", "nightly", "tf-compare"]
+    await page.get_by_role("link", name="Ran for").click()
+    await expect(rows.locator(".name").first).to_have_text("tf-compare")
+    await page.get_by_role("link", name="Start nightly again").click()
+    await expect(page.locator("#bk-review")).to_contain_text("make all")
 
 
 async def test_it_is_live(sample: Sample, visit: Open) -> None:

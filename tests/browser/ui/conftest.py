@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -56,13 +55,8 @@ def idle() -> dict[tuple[bool, bool], list[Page]]:
 
 
 @pytest.fixture
-async def tab(
-    contexts: Any, idle: Any, site: Any, request: pytest.FixtureRequest
-) -> AsyncIterator[Any]:
-    """Gives tabs, each as good as new. A script error in any of them fails the test.
-
-    With SCREENSHOTS set to a folder, the last state of each is kept there.
-    """
+async def tab(contexts: Any, idle: Any, site: Any) -> AsyncIterator[Any]:
+    """Gives tabs, each as good as new. A script error in any of them fails the test."""
     taken: list[tuple[tuple[bool, bool], Page]] = []
     errors: list[str] = []
 
@@ -80,11 +74,7 @@ async def tab(
         return page
 
     yield new
-    folder = os.environ.get("SCREENSHOTS")
-    for number, (kind, page) in enumerate(taken):
-        if folder:
-            path = f"{folder}/{request.node.name}-{number}.png"
-            await page.screenshot(path=path, full_page=True)
+    for kind, page in taken:
         if page.url.startswith(site.url):
             await page.evaluate("try { localStorage.clear(); sessionStorage.clear() } catch {}")
         await page.unroute_all()

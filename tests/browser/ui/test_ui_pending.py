@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 from ui_harness import environment, page_context, person
 
 from jupyterhub_backendai.spawner.in_line import Waiting
-from jupyterhub_backendai.spawner.story import Story
+from jupyterhub_backendai.spawner.story import Story, Tried
 
 pytestmark = pytest.mark.browser
 
@@ -209,6 +209,87 @@ async def test_without_javascript_the_page_looks_again(tab: Any, site: Any) -> N
     await expect(page.locator("#bk-cancel")).to_be_hidden()
 
 
+# --- with the sessions service
+
+SERVICE = "/services/backendai/"
+ID = "5e55" * 8
+
+
+def tried(*, whole: bool) -> dict[str, Any]:
+    return {"session": {"id": ID, "whole": whole}}
+
+
+async def test_a_cancelled_start_leads_to_the_launcher(tab: Any, site: Any) -> None:
+    site.service = SERVICE
+    site.events, site.server = [event("queued", "now", "In line")], {"pending": "spawn"}
+    page = await visit(await tab(390), site)
+    about = page.locator("#bk-about")
+    await expect(page.locator("[data-step=queued]")).to_have_class("now")
+    await expect(about).to_be_hidden()  # while it is not known which session it is
+    site.events = [*site.events, event("queued", "now", "In line", **tried(whole=True))]
+    await expect(about.get_by_role("link")).to_have_text(["About this session", "History"])
+    site.events = [*site.events, event("placed", "done", "Placed", **tried(whole=True))]
+    await expect(about.get_by_role("link", name="Log")).to_have_attribute(
+        "href", f"{SERVICE}sessions/{ID}/log"
+    )
+    site.server = STOPPED
+    await page.click("#bk-cancel")
+    again = page.get_by_role("link", name="Edit and start again")
+    await expect(again).to_have_attribute("href", f"{SERVICE}launch?like={ID}")
+    sessions = page.locator("#bk-over").get_by_role("link", name="Sessions")
+    await expect(sessions).to_have_attribute("href", SERVICE)
+    assert await page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+async def test_what_the_launcher_does_not_know_is_in_the_form_of_the_server(
+    tab: Any, site: Any
+) -> None:
+    """A value that looks secret, say: only where it was typed it still is."""
+    site.service, site.server = SERVICE, STOPPED
+    told = event("queued", "now", "In line", **tried(whole=False))
+    site.events = [told, {"progress": 100, "failed": True, "message": "Spawn failed: No."}]
+    page = await visit(await tab(dark=True), site)
+    link = page.get_by_role("link", name="Edit and start again")
+    await expect(link).to_have_attribute("href", "/hub/spawn/mkim/lab4")
+    history = page.get_by_role("link", name="History")
+    await expect(history).to_have_attribute("href", f"{SERVICE}sessions/{ID}/history")
+
+
+async def test_without_javascript_the_session_is_led_to(tab: Any, site: Any) -> None:
+    site.service = SERVICE
+    story = Story()
+    story.tried = Tried(ID, True)
+    story.tell("placed", "Admitted")
+    site.told = story.told
+    page = await tab(js=False)
+    await page.goto(f"{site.url}/hub/spawn-pending/mkim/lab4")
+    link = page.get_by_role("link", name="About this session")
+    await expect(link).to_have_attribute("href", f"{SERVICE}sessions/{ID}")
+    await expect(page.locator("#bk-leave").get_by_role("link")).to_have_attribute("href", SERVICE)
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("dark", [False, True])
+async def test_a_failed_page_leads_to_the_launcher(
+    tab: Any, site: Any, width: int, dark: bool
+) -> None:
+    site.service = SERVICE
+    refused = SimpleNamespace(message="No room.", message_html="", tried=Tried(ID, True))
+    site.failed = {"failed": True, "exception": refused}
+    page = await tab(width, dark=dark)
+    await page.goto(f"{site.url}/hub/not-running/mkim/lab4")
+    for name, path in {
+        "Edit and start again": f"launch?like={ID}", "Log": f"sessions/{ID}/log",
+        "About this session": f"sessions/{ID}", "History": f"sessions/{ID}/history",
+    }.items():  # fmt: skip
+        link = page.get_by_role("link", name=name, exact=True)
+        await expect(link).to_have_attribute("href", SERVICE + path)
+    main = page.get_by_role("main")
+    await expect(main.get_by_role("link", name="Sessions")).to_have_attribute("href", SERVICE)
+    await expect(main.get_by_role("link", name="Home")).to_have_count(0)
+    assert await page.evaluate("document.documentElement.scrollWidth") == width
+
+
 # --- not running
 
 
@@ -237,6 +318,37 @@ def test_a_refused_start_says_why() -> None:
         'id="start" class="btn btn-primary me-2" href="/hub/spawn/mkim/lab4">Edit and start again'
         in html
     )
+
+
+@pytest.mark.parametrize("whole", [None, False, True])
+def test_only_what_the_launcher_knows_all_of_is_started_again_there(whole: bool | None) -> None:
+    refused = SimpleNamespace(message="No.", message_html="")
+    refused.tried = None if whole is None else Tried(ID, whole)
+    html = not_running(failed=True, exception=refused, backendai_sessions=SERVICE)
+    to = f"{SERVICE}launch?like={ID}" if whole else "/hub/spawn/mkim/lab4"
+    assert f'href="{to}">Edit and start again' in html
+    assert ("About this session" in html) is (whole is not None)
+    html = not_running(failed=True, exception=refused)  # no service, so no way there
+    assert 'href="/hub/spawn/mkim/lab4">Edit and start again' in html
+    assert "About this session" not in html
+    assert "Home</a>" in html
+
+
+async def test_what_has_ended_leads_to_its_history() -> None:
+    async def last() -> str:
+        return ID
+
+    user = person("mkim")
+    user.spawners["lab4"] = SimpleNamespace(name="lab4", display_name="", last_session=last)
+    template = environment(enable_async=True).get_template("not_running.html")
+    html = await template.render_async(
+        page_context(
+            user=user, server_name="lab4", spawn_url="/hub/spawn/mkim/lab4",
+            backendai_sessions=SERVICE,
+        )
+    )  # fmt: skip
+    assert f'href="{SERVICE}sessions/{ID}/history"' in html
+    assert 'href="/hub/spawn/mkim/lab4">Start it' in html
 
 
 def test_a_failure_without_a_message_says_what_to_do() -> None:

@@ -89,6 +89,7 @@ class Site:
     hold: threading.Event = field(default_factory=threading.Event)  # end of the event stream
     server: dict[str, Any] | None = field(default_factory=dict)
     failed: dict[str, Any] = field(default_factory=dict)
+    service: str = ""  # where the sessions service is; empty where there is none
     posts: list[dict[str, list[str]]] = field(default_factory=list)
     calls: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, token
     on_delete: Any = None
@@ -111,14 +112,22 @@ class Site:
         )
         progress = f"/hub/api/users/{user}/servers/{name}/progress?_xsrf=the-token"
         return self.template("spawn_pending.html").render(
-            page_context(user=person(user), spawner=spawner, progress_url=progress)
+            page_context(
+                user=person(user),
+                spawner=spawner,
+                progress_url=progress,
+                backendai_sessions=self.service,
+            )
         )
 
     def not_running_page(self, user: str, name: str) -> str:
         return self.template("not_running.html").render(
-            page_context(user=person(user), server_name=name, spawn_url=f"/hub/spawn/{user}/{name}")
+            page_context(
+                user=person(user), server_name=name, spawn_url=f"/hub/spawn/{user}/{name}",
+                backendai_sessions=self.service,
+            )
             | self.failed
-        )
+        )  # fmt: skip
 
     def template(self, name: str) -> Any:
         return environment(stock=self.stock).get_template(name)

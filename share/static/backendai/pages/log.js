@@ -83,13 +83,16 @@ async function show() {
   const mine = (reading = new AbortController());
   const box = $("lines"), words = $("search").value.trim();
   $("download").href = address({ download: "1" });
+  box.hidden = false;
   $("follow").disabled = Boolean(words) || !("live" in $("log").dataset);
   try {
     await (words ? found(box, words, mine.signal) : whole(box, mine.signal));
   } catch (error) {
     if (mine.signal.aborted) return;
-    if (error instanceof Refused && error.status && error.status < 500) say(error.message);
-    else {
+    if (error instanceof Refused && error.status && error.status < 500) {
+      say(error.message);
+      box.hidden = true; // an empty box would say that nothing was written
+    } else {
       say("The log broke off. Trying again.");
       setTimeout(() => mine === reading && show(), AGAIN);
     }

@@ -1,5 +1,6 @@
 // The panel beside the list: a session's page, without leaving the list. Without it the links lead there.
 import { Refused, part, trouble } from "./api.js";
+import { onRefresh } from "./live.js";
 import { fetchLate } from "./session.js";
 import { tell } from "./times.js";
 
@@ -7,6 +8,12 @@ const PART = "detail";
 let shown = null, opener = null, wanted = "";
 
 const side = () => document.getElementById("bk-side");
+
+/** The panel is called as its session is. */
+function name() {
+  const heading = side().querySelector("h1");
+  if (heading) side().setAttribute("aria-label", heading.textContent);
+}
 
 async function open(address, push = true) {
   const node = side(), body = node.querySelector(".offcanvas-body");
@@ -25,7 +32,7 @@ async function open(address, push = true) {
   body.dataset.part = PART;
   tell(body);
   fetchLate(body);
-  node.setAttribute("aria-label", body.querySelector("h1").textContent);
+  name();
   if (push) history.pushState({ panel: address }, "", address);
   shown ??= new bootstrap.Offcanvas(node);
   shown.show();
@@ -56,6 +63,7 @@ export function panel() {
     opener = link;
     open(link.href);
   });
+  onRefresh(name);
   node.addEventListener("hidden.bs.offcanvas", closed);
   // Bootstrap listens inside it only, where the focus is not before it has slid in.
   document.addEventListener("keydown", (event) => {

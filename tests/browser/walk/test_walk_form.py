@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
-from ..hub.harness import Hub, running, wait_for
-from .chromium import PROGRAM
+from ...hub.harness import Hub, running, wait_for
+from ..chromium import keep
+from .conftest import sign_in, step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
 
@@ -49,46 +48,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
         yield started
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(**PROGRAM)
-        yield launched
-        launched.close()
-
-
-@pytest.fixture
-def page(browser: Browser, hub: Hub) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(30_000)
-    page = context.new_page()
-    problems: list[str] = []
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    yield page
-    mine = [problem for problem in problems if "/user/" not in problem]
-    context.close()
-    assert not mine, mine
-
-
-def shot(page: Page, name: str) -> None:
-    """A screenshot for the docs, where the environment says that they are wanted."""
-    if folder := os.environ.get("SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=str(Path(folder) / f"{name}.png"))
-
-
-def sign_in(page: Page, hub: Hub, user: str) -> None:
-    page.goto(f"{hub.url}/hub/login")
-    page.fill("#username_input", user)
-    page.fill("#password_input", "secret")
-    page.click("#login_submit")
-    expect(page.locator("h1")).to_have_text("Sessions")
-
-
-def step(page: Page, number: int) -> None:
-    expect(page.locator(f"#step-{number}")).to_be_visible()
-
-
 def run_cell(page: Page) -> str:
     """Types the cell into a new notebook and gives what it printed."""
     page.get_by_role("button", name="Python 3").or_(
@@ -107,14 +66,14 @@ def run_cell(page: Page) -> str:
 def test_the_whole_way(hub: Hub, page: Page) -> None:
     sign_in(page, hub, "ada")
     page.goto(f"{hub.url}/hub/spawn")
-    shot(page, "launcher-type")
+    keep(page.screenshot(), "launcher-type")
 
     step(page, 1)
     page.fill("[name=name]", "first-steps")
     page.click("#bk-next")
     step(page, 2)
     page.get_by_label("medium").check(force=True)
-    shot(page, "launcher-resources")
+    keep(page.screenshot(), "launcher")
     page.click("#bk-next")
     step(page, 3)
     page.fill("#bk-new", "data")
@@ -127,14 +86,14 @@ def test_the_whole_way(hub: Hub, page: Page) -> None:
     review = page.locator("#step-5")
     for text in ("first-steps", "Python", "data", "8080"):
         expect(review).to_contain_text(text)
-    shot(page, "launcher-review")
+    keep(page.screenshot(), "launcher-review")
     page.click("#bk-launch")
 
     page.wait_for_url("**/user/ada/lab**", timeout=60_000)
     printed = run_cell(page)
     assert "cores 1.0" in printed
     assert f"bytes {2**30}" in printed
-    shot(page, "jupyterlab")
+    keep(page.screenshot(), "jupyterlab")
     session = hub.sessions("ada")[-1]
     assert (session["name"], session["status"]) == ("first-steps", "RUNNING")
 
@@ -202,7 +161,7 @@ def test_an_error_loses_nothing(hub: Hub, page: Page) -> None:
     page.click("#bk-launch")
     page.locator("#bk-nofolder").get_by_role("button", name="Start anyway").click()
     expect(page.locator("body")).to_contain_text("You already have a session named taken-name")
-    shot(page, "launcher-error")
+    keep(page.screenshot(), "launcher-error")
     assert page.url.split("?")[0].split("#")[0].endswith("/hub/spawn/cleo/second")
     expect(page.locator("[name=name]")).to_have_value("taken-name")
     expect(page.get_by_label("medium")).to_be_checked()
