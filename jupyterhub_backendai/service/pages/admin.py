@@ -25,7 +25,7 @@ from .words import Tag
 PARTS = {"site": "backendai/pages/admin_site.html"}
 # What is shown of all lines together, and of what is held on all agents together; the list of
 # sessions has them all. The more agents there are the less it is, so that the page stays light.
-MOST_WAITING, LEAST_WAITING = 35, 12
+MOST_WAITING, LEAST_WAITING = 35, 10
 MOST_HELD = 60
 MOST_OWNERS = 3  # that are named of those whose sessions are not shown
 MOST_AGENTS = 60  # of one resource group
