@@ -219,7 +219,7 @@ class Shelf:
 
 
 class Room:
-    """The machines of one resource group that answer, during a pass."""
+    """The machines of one resource group that take sessions, during a pass."""
 
     def __init__(self, machines: Iterable[Machine]) -> None:
         self.machines = {machine.name: machine for machine in machines}

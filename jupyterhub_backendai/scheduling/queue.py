@@ -216,13 +216,13 @@ def _decide(state: State, pending: Pending) -> Machine | Cause:
 
 
 def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] | None:
-    """Whether no machine could hold it at all, or none of those that answer."""
+    """Whether no machine could hold it at all, or none of those that take sessions now."""
     wanted = amounts(pending.slots)
     if pending.agent is not None:
         agent = group.known.get(pending.agent)
         if agent is not None and not pending.slots.fits(agent.capacity):
             return "no_agent" if agent.capacity == Slots() else "never"
-        return None if agent is not None and agent.available else "no_agent"
+        return None if agent is not None and agent.takes_sessions else "no_agent"
     if group.capacities.holds(wanted):
         return None
     if not group.known or not group.all_known or group.all_capacities.holds(wanted):

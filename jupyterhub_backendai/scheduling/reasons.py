@@ -18,12 +18,14 @@ _WORDS = (
 )  # fmt: skip
 _NOTHING = {"cpu": "no CPU core", "mem": "no memory", "fgpu": "no FGPU"}
 STARTS_NOW = "Starts now."
+_DRAINING = "the admin is draining"
+_LATER = "This session waits until that is over."
 
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What the machines of a resource group that answer have together, and the most of each slot
-    on one of them. `with_fgpu`: only those with FGPU are meant, and there are others."""
+    """What the machines of a resource group that take sessions have together, and the most of each
+    slot on one of them. `with_fgpu`: only those with FGPU are meant, and there are others."""
 
     group: str
     count: int
@@ -193,14 +195,30 @@ def pending_timeout(group: str, timeout: float) -> str:
     )
 
 
-def no_machine(group: str) -> str:
-    """No machine of the resource group answers."""
-    return f"{group} has no machine that answers. The admin has been told."
+def no_machine(group: str, silent: int = 1, drained: int = 0) -> str:
+    """No machine of the resource group takes sessions: of those that could hold this one so many
+    do not answer, and so many are drained."""
+    if not drained:
+        return f"{group} has no machine that answers. The admin has been told."
+    head = f"{group} takes no sessions now: {_DRAINING}"
+    if silent:
+        return (
+            f"{head} some of its machines, and the others do not answer. The admin has been told."
+        )
+    return f"{head} {'its machine' if drained == 1 else 'its machines'}. {_LATER}"
 
 
 def machine_silent(agent: str) -> str:
     """The machine that the user picked does not answer."""
     return f"{agent}, which you chose, does not answer. The admin has been told."
+
+
+def machine_drained(agent: str) -> str:
+    """The machine that the user picked takes no sessions, by its admin's will."""
+    return (
+        f"{agent}, which you chose, takes no sessions now: {_DRAINING} it. {_LATER} "
+        "To start sooner, cancel it and choose another machine."
+    )
 
 
 def machine_gone(agent: str, group: str) -> str:
@@ -211,13 +229,22 @@ def machine_gone(agent: str, group: str) -> str:
     )
 
 
-def too_small_now(wanted: Slots, group: str, largest: Slots) -> str:
-    """Only machines that do not answer may be large enough; `largest` is of those that do."""
-    lacking = wanted.lacking(largest) or _asked(wanted)
-    return (
-        f"No machine of {group} that answers has {_list(wanted, lacking)}; "
-        "one that does not answer may. The admin has been told."
-    )
+def too_small_now(
+    wanted: Slots, group: str, largest: Slots, silent: int = 1, drained: int = 0
+) -> str:
+    """Only machines that take no sessions now may be large enough: so many do not answer, so many
+    are drained; `largest` is of the others."""
+    amounts = _list(wanted, wanted.lacking(largest) or _asked(wanted))
+    if not drained:
+        return (
+            f"No machine of {group} that answers has {amounts}; "
+            "one that does not answer may. The admin has been told."
+        )
+    head = f"No machine of {group} that takes sessions now has {amounts}"
+    if silent:
+        told = "one that does not answer may, and one that the admin is draining"
+        return f"{head}; {told}. The admin has been told."
+    return f"{head}: {_DRAINING} {'one that does' if drained == 1 else 'those that do'}. {_LATER}"
 
 
 def never_fits(wanted: Slots, largest: Slots, group: str, agent: str | None = None) -> str:

@@ -24,6 +24,7 @@ Code = Literal[
     "not_before",
     "dependency",
     "no_agent",
+    "drained",
     "never_fits",
 ]
 """Why a session waits, as one word of a bounded set (history rows and metrics labels use it)."""
@@ -75,12 +76,24 @@ class Pending:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """One machine that runs containers. Names are unique over all resource groups."""
+    """One machine that runs containers. Names are unique over all resource groups. `available`: it
+    answers; `schedulable`: its admin lets sessions on it."""
 
     name: str
     group: str
     capacity: Slots
     available: bool = True
+    schedulable: bool = True
+
+    @property
+    def takes_sessions(self) -> bool:
+        """Whether a session may be placed on it now, if there is room."""
+        return self.available and self.schedulable
+
+    def may_hold(self, wanted: Slots) -> bool:
+        """Whether it could run this with nothing else on it. One that never answered might: nobody
+        knows what it has."""
+        return self.capacity == Slots() or wanted.fits(self.capacity)
 
 
 @dataclass(frozen=True, slots=True)

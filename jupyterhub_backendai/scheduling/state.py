@@ -26,8 +26,8 @@ class Group:
         self.known = {agent.name: agent for agent in agents}
         if len(self.known) < len(agents):
             raise ValueError(f"two agents of {rule.name} have the same name")
-        answering = [(agent.name, agent.capacity) for agent in agents if agent.available]
-        self.room = Room(machines_in_order(answering, taken, rule.selection))
+        taking = [(agent.name, agent.capacity) for agent in agents if agent.takes_sessions]
+        self.room = Room(machines_in_order(taking, taken, rule.selection))
         self.capacities = Skyline(m.capacity for m in self.room.machines.values())
         # Of an agent that never answered nobody knows what it has.
         self.all_known = all(agent.capacity != Slots() for agent in agents)
@@ -42,7 +42,8 @@ class Group:
 
     @cached_property
     def summary(self) -> Machines:
-        """All machines that answer, with what is free on them. After the last decision only."""
+        """All machines that take sessions, with what is free on them. After the last decision
+        only."""
         return self._summary(with_fgpu=False)
 
     @cached_property

@@ -82,7 +82,7 @@ class _Sentences:
             start = reasons.not_before(pending.not_before or 0.0)
             return "not_before", start, Result.SKIPPED
         if cause == "no_agent":
-            return "no_agent", _no_agent(group, pending), Result.NEED_RETRY
+            return _no_agent(group, pending)
         if cause == "owner":
             return _quota(self._state.owner(pending), pending, None)
         if cause == "project":
@@ -134,15 +134,31 @@ def _agent_full(group: Group, pending: Pending, position: int) -> Told:
     return "agent_full", reasons.waiting(sentence, position), Result.NEED_RETRY
 
 
-def _no_agent(group: Group, pending: Pending) -> str:
+def _no_agent(group: Group, pending: Pending) -> Told:
+    """Of one that no machine takes which could hold it. One that is drained counts as that whether
+    it answers or not: its admin knows of it."""
+    if pending.agent is not None:
+        could = [group.known[pending.agent]] if pending.agent in group.known else []
+    else:
+        could = [one for one in group.known.values() if one.may_hold(pending.slots)]
+    drained = sum(not one.schedulable for one in could)
+    code: Code = "drained" if could and drained == len(could) else "no_agent"
+    return code, _missing(group, pending, len(could) - drained, drained), Result.NEED_RETRY
+
+
+def _missing(group: Group, pending: Pending, silent: int, drained: int) -> str:
+    """Why none of those takes it that could hold it: so many do not answer, so many are drained."""
     name = group.rule.name
     if pending.agent is not None:
-        if pending.agent in group.known:
+        if drained:
+            return reasons.machine_drained(pending.agent)
+        if silent:
             return reasons.machine_silent(pending.agent)
         return reasons.machine_gone(pending.agent, name)
     if not group.room.machines:
-        return reasons.no_machine(name)
-    return reasons.too_small_now(pending.slots, name, slots_of(group.capacities.largest))
+        return reasons.no_machine(name, silent, drained)
+    largest = slots_of(group.capacities.largest)
+    return reasons.too_small_now(pending.slots, name, largest, silent, drained)
 
 
 def _quota(account: Account | None, pending: Pending, project: str | None) -> Told:

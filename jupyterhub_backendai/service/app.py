@@ -17,6 +17,7 @@ from traitlets.log import get_logger
 from ..site.runtime import Site
 from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
+from .calls.agents import AgentHandler, AgentsHandler
 from .calls.events import EventsHandler, stream_places
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
@@ -54,6 +55,8 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/logs": LogsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
+    "api/agents": AgentsHandler,
+    "api/agents/{name}": AgentHandler,
     "api/events": EventsHandler,
 }
 # The pages, by their addresses below the prefix.

@@ -113,6 +113,11 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     def _check_scope(self, caller: Caller) -> None:
         scope = self.call.scope
+        if self.call.who is Who.ADMIN:
+            if not caller.may_all(scope):
+                message = f"This is for admins: it takes the scope {scope} for everybody's servers."
+                raise Refused(403, "not_yours", message)
+            return
         own = self.call.who is Who.OWN
         if not (caller.may(scope, caller.name) if own else caller.may_for_somebody(scope)):
             raise Refused(

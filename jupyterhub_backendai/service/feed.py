@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 from .._within import within
 from ..site.runtime import Site
-from ..store import Change, Unavailable
+from ..store import AgentState, Change, Unavailable
+from .agents import AgentEvent
 from .schemas import SessionRow
 
 INTERVAL = 0.5  # seconds between two looks, while somebody listens
@@ -63,6 +64,7 @@ class Feed:
         self._streams: defaultdict[str | None, set[Stream]] = defaultdict(set)  # by whose they are
         self._anybody, self._reads = asyncio.Event(), asyncio.Event()
         self._after: int | None = None  # the last change that was told; None while nobody listens
+        self._agents_after = 0  # the last of an agent
 
     def __len__(self) -> int:
         return sum(len(streams) for streams in self._streams.values())
@@ -100,9 +102,13 @@ class Feed:
                 self._anybody.clear()
                 await self._anybody.wait()
             if self._after is None:
-                self._after = await site.db(site.store.seq)
+                self._after = self._agents_after = await site.db(site.store.seq)
             self._reads.set()
             changes = await site.db(site.store.changes, self._after, None, BATCH)
+            # Read later and told earlier: whoever knows a session's change knows those before it.
+            for agent in await site.db(site.store.agent_changes, self._agents_after):
+                self._tell_agent(agent)
+                self._agents_after = agent.seq
             for change in changes:
                 self._tell(change)
                 self._after = change.seq
@@ -116,8 +122,20 @@ class Feed:
                 event = event or event_of(change)
                 stream.put(change.seq, event)
 
+    def _tell_agent(self, agent: AgentState) -> None:
+        """Agents are for those who see everybody's sessions."""
+        event = agent_event_of(agent)
+        for stream in self._streams.get(None, ()):
+            stream.put(agent.seq, event)
+
 
 def event_of(change: Change) -> bytes:
     """A change as a server-sent event."""
     data = SessionRow.of(change.session).model_dump_json()
     return f"event: session\nid: {change.seq}\ndata: {data}\n\n".encode()
+
+
+def agent_event_of(agent: AgentState) -> bytes:
+    """An agent's change as an event. It has no number to go on from, as those of sessions may come
+    after it that have a lower one."""
+    return f"event: agent\ndata: {AgentEvent.of(agent).model_dump_json()}\n\n".encode()

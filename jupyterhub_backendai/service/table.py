@@ -11,7 +11,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
-from . import queries, schemas
+from . import agents, queries, schemas
 from .auth import DELETE, READ, START
 
 JSON = ("application/json",)
@@ -24,6 +24,7 @@ class Who(Enum):
     OWN = "each for themselves"
     FOR = "each for themselves; for others with the scope for them"
     OWNER = "the owner; others with the scope for them, else it is not there"
+    ADMIN = "whoever has the scope for everybody's"
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,15 @@ CALLS: tuple[Call, ...] = (
     Call(
         "forgetLaunch", "DELETE", LAUNCH, "Forgets one of one's launches.", Who.OWN, START,
         status=204,
+    ),
+    Call(
+        "agents", "GET", "api/agents", "The agents, and how much of each is taken.", Who.ADMIN,
+        READ, reply=agents.AgentList,
+    ),
+    Call(
+        "changeAgent", "PATCH", "api/agents/{name}",
+        "Drains an agent, or has it take sessions again.", Who.ADMIN, START,
+        body=agents.AgentChange, reply=agents.AgentRow,
     ),
     Call(
         "events", "GET", "api/events",

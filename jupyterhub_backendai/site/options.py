@@ -104,11 +104,11 @@ class _View:
 
     def group(self, group: ResourceGroup) -> dict[str, Any]:
         agents = [a for a in self.snapshot.agents if a.group == group.name]
-        free = {a.name: a.capacity for a in agents if a.available}
+        free = {a.name: a.capacity for a in agents if a.takes_sessions}
         for holding in self.snapshot.holdings:
             if holding.agent in free:
                 free[holding.agent] = (free[holding.agent] - holding.slots).floor()
-        capacity = sum((a.capacity for a in agents if a.available), Slots())
+        capacity = sum((a.capacity for a in agents if a.takes_sessions), Slots())
         policy, label = self.context.policy, group.title or group.name
         waiting = sum(1 for p in self.snapshot.pending if p.group == group.name)
         left = self.left()
@@ -119,6 +119,7 @@ class _View:
             told = {
                 "name": row.name,
                 "available": row.available,
+                "schedulable": row.schedulable,
                 "capacity": row.capacity.as_dict(),
                 "free": free.get(row.name, Slots()).as_dict(),
             }

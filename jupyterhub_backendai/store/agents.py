@@ -9,11 +9,14 @@ from sqlalchemy import Connection, bindparam, delete, exists, func, insert, sele
 
 from ..model.slots import Slots
 from ..scheduling.snapshot import Holding
+from . import feed
+from .errors import NotFound
 from .records import AgentReport, AgentState, agent_of
 from .tables import AGENTS, ALLOCATIONS, HELD, SESSIONS
 
 _HELD_THERE = select(exists().where(ALLOCATIONS.c.agent == bindparam("of"), text(HELD)))
 _ALL = select(AGENTS).order_by(AGENTS.c.name)
+_ONE = select(AGENTS).where(AGENTS.c.name == bindparam("of"))
 _ADD = insert(AGENTS)
 _CHANGE = update(AGENTS).where(AGENTS.c.name == bindparam("of"))
 _HOLDINGS = (
@@ -46,9 +49,10 @@ _USED = (
 
 def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: datetime) -> None:
     """Takes in all agents of one reporter. One that it names no more is forgotten, or, while
-    something is held on it, no longer available."""
+    something is held on it, no longer available. What its admin says of it stays."""
     named = {agent.name: agent for agent in reports}
     known = {row.name: row for row in db.execute(_ALL)}
+    turned: list[str] = []  # those that answer and did not, or the other way round
     for agent in named.values():
         new = {
             "reporter": reporter, "resource_group": agent.group, "available": agent.available,
@@ -59,6 +63,8 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
             new |= agent.capacity.as_dict()
         if agent.name in known:
             db.execute(_CHANGE, {"of": agent.name, **new})
+            if known[agent.name].available != agent.available:
+                turned.append(agent.name)
         else:
             db.execute(_ADD, {"name": agent.name, **new})
     for row in known.values():
@@ -67,8 +73,28 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
         if db.scalar(_HELD_THERE, {"of": row.name}):
             new = {"available": False, "reason": "no longer configured"}
             db.execute(_CHANGE, {"of": row.name, **new})
+            if row.available:
+                turned.append(row.name)
         else:
             db.execute(delete(AGENTS).where(AGENTS.c.name == row.name))
+    for name in turned:
+        feed.number_agent(db, name)
+
+
+def set_schedulable(
+    db: Connection, name: str, schedulable: bool, by: str, now: datetime
+) -> AgentState:
+    """Says whether sessions may be placed on an agent; who said so first is kept. Raises
+    `NotFound`."""
+    row = db.execute(_ONE, {"of": name}).one_or_none()
+    if row is None:
+        raise NotFound(name, "agent")
+    if agent_of(row).schedulable is not schedulable:
+        at, who = (None, None) if schedulable else (now, by)
+        db.execute(_CHANGE, {"of": name, "drained_at": at, "drained_by": who})
+        feed.number_agent(db, name)
+        row = db.execute(_ONE, {"of": name}).one()
+    return agent_of(row)
 
 
 def agents(db: Connection) -> list[AgentState]:

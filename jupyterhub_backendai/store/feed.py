@@ -4,6 +4,8 @@ Whatever changes a row of `sessions` sets its `seq` to 0 (the column does it by 
 of the transaction such rows get the next numbers, under a lock that is held until the commit: so
 whoever has read up to a number will never find a lower one that is new. The rows are ours already
 and the lock is the last that a transaction takes, so no two can wait for each other.
+
+An agent gets a number of the same count when it begins or ceases to answer or to take sessions.
 """
 
 from __future__ import annotations
@@ -25,8 +27,8 @@ from sqlalchemy import (
 )
 
 from ..model.status import FINAL, Status
-from .records import Session, session_of
-from .tables import META, SESSIONS, UNNUMBERED
+from .records import AgentState, Session, agent_of, session_of
+from .tables import AGENTS, META, SESSIONS, UNNUMBERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +72,26 @@ _MAY_START = exists().where(
     | _ALL.status.in_([status.value for status in FINAL]),
 )
 _NEWS = select(META.c.value.label("latest"), _MAY_START.label("news")).where(_COUNTER)
+_AGENT_CHANGES = select(AGENTS).where(AGENTS.c.seq > bindparam("after")).order_by(AGENTS.c.seq)
+_COUNT_ONE = update(META).where(_COUNTER).values(value=cast(_COUNTED + 1, Text))
+_NUMBER_AGENT = (
+    update(AGENTS)
+    .where(AGENTS.c.name == bindparam("of"))
+    .values(seq=select(_COUNTED).where(_COUNTER).scalar_subquery())
+)
 
 
 def number(db: Connection) -> None:
     """Gives the next numbers to what this transaction has changed. Call it last."""
     if db.execute(_COUNT_ON).rowcount:
         db.execute(_NUMBER)
+
+
+def number_agent(db: Connection, name: str) -> None:
+    """Gives the next number to an agent that this transaction has changed. Call it when nothing
+    is left to be changed but for numbers."""
+    db.execute(_COUNT_ONE)
+    db.execute(_NUMBER_AGENT, {"of": name})
 
 
 def latest(db: Connection) -> int:
@@ -95,3 +111,8 @@ def changes(db: Connection, after: int, owner: str | None, limit: int) -> Sequen
     query, whose = (_CHANGES, {}) if owner is None else (_CHANGES_OF, {"whose": owner})
     rows = db.execute(query, {"after": after, "most": limit, **whose})
     return [Change(row.seq, session_of(row)) for row in rows]
+
+
+def agent_changes(db: Connection, after: int) -> list[AgentState]:
+    """Agents that changed after that number, in order, each once and as it is now."""
+    return [agent_of(row) for row in db.execute(_AGENT_CHANGES, {"after": after})]

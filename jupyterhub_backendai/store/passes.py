@@ -257,7 +257,10 @@ def _snapshot(
     return Snapshot(
         now=now.timestamp(),
         pending=[session.pending for session in waiting.values()],
-        agents=[Agent(a.name, a.group, a.capacity, a.available) for a in agents.agents(db)],
+        agents=[
+            Agent(a.name, a.group, a.capacity, a.available, a.schedulable)
+            for a in agents.agents(db)
+        ],
         holdings=agents.holdings(db),
         owner_limits=_owner_limits(db, policies),
         project_limits={name: quota.limits for name, quota in policies.projects.items()},

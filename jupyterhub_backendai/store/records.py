@@ -170,7 +170,11 @@ class AgentReport:
 
 @dataclass(frozen=True, slots=True)
 class AgentState:
-    """An agent as it was last reported (`seen_at`)."""
+    """An agent as it was last reported (`seen_at`).
+
+    Since `drained_at` it takes no sessions, because the admin `drained_by` said so; None where it
+    takes them. `seq` is the number in the change feed of its last change that is told there.
+    """
 
     name: str
     group: str
@@ -178,6 +182,14 @@ class AgentState:
     available: bool
     reason: str
     seen_at: datetime
+    drained_at: datetime | None
+    drained_by: str | None
+    seq: int
+
+    @property
+    def schedulable(self) -> bool:
+        """Whether its admin lets sessions on it."""
+        return self.drained_at is None
 
 
 def session_of(row: Row[Any]) -> Session:
@@ -257,4 +269,7 @@ def agent_of(row: Row[Any]) -> AgentState:
         available=row.available,
         reason=row.reason,
         seen_at=row.seen_at,
+        drained_at=row.drained_at,
+        drained_by=row.drained_by,
+        seq=row.seq,
     )

@@ -16,7 +16,7 @@ from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .launches import Launch
 from .outlook import Ahead
-from .records import HistoryEntry, Session
+from .records import AgentState, HistoryEntry, Session
 
 
 class ServiceCalls(StoreBase):
@@ -36,6 +36,12 @@ class ServiceCalls(StoreBase):
         once, by the number of its latest change. Go on with the number of the last one."""
         with self._db.query() as db:
             return feed.changes(db, after_seq, owner, limit)
+
+    def agent_changes(self, after_seq: int) -> list[AgentState]:
+        """Agents that began or ceased to answer or to take sessions after that number, each as it
+        is now. Read it after `changes`, then it lacks none that came before those."""
+        with self._db.query() as db:
+            return feed.agent_changes(db, after_seq)
 
     def queue_news(self, after_seq: int) -> tuple[int, bool]:
         """The number of the latest change, and whether one after `after_seq` may let a session

@@ -348,9 +348,18 @@ class Store(ServiceCalls):
         self, reports: Sequence[AgentReport], *, now: datetime, reporter: str = "engine"
     ) -> None:
         """Takes in all agents of one reporter. One that it names no more is forgotten, or, while
-        something is held on it, no longer available."""
+        something is held on it, no longer available. What its admin says of it stays."""
         with self._write(alone=True) as db:
             agents.report(db, reporter, reports, now)
+
+    def set_schedulable(
+        self, agent: str, schedulable: bool, *, by: str, now: datetime
+    ) -> AgentState:
+        """Says, as the admin `by`, whether sessions may be placed on an agent. When this returns no
+        pass places anything on one that may have none; what has its place there keeps it. Where it
+        is so already nothing changes. Raises `NotFound`."""
+        with self._write(alone=True) as db:
+            return agents.set_schedulable(db, agent, schedulable, by, now)
 
     def agents(self) -> list[AgentState]:
         """All agents that are known, by name."""

@@ -259,7 +259,8 @@ class LaunchRow(Base):
 
 
 class AgentRow(Base):
-    """A machine that runs containers, as it was last reported."""
+    """A machine that runs containers, as it was last reported; and what its admin says of it, which
+    no report changes."""
 
     __tablename__ = "agents"
 
@@ -272,6 +273,9 @@ class AgentRow(Base):
     available: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
     reason: Mapped[str] = mapped_column(Text, default="")
     seen_at: Mapped[datetime] = mapped_column(UtcTime)
+    drained_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    drained_by: Mapped[str | None] = mapped_column(String(255))
+    seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
 
 
 class MetaRow(Base):

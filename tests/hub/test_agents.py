@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import requests
 
 from jupyterhub_backendai.site.reach import _gateways
 
@@ -93,6 +94,17 @@ def session_of(hub: Hub, user: str, server: str = "") -> dict[str, Any]:
     return [s for s in hub.sessions(user) if s["server_name"] == server][-1]
 
 
+def set_schedulable(hub: Hub, agent: str, schedulable: bool) -> dict[str, Any]:
+    """What an admin says of an agent, to the service."""
+    url = f"{hub.url}/services/backendai/api/agents/{agent}"
+    hub.add_user("admin")
+    token = hub.call("POST", "users/admin/tokens", json={}).json()["token"]
+    headers = {"Authorization": f"token {token}"}
+    reply = requests.patch(url, json={"schedulable": schedulable}, headers=headers, timeout=30)
+    assert reply.status_code == 200, reply.text
+    return dict(reply.json())
+
+
 def inside(engine: SecondEngine, hub: Hub) -> list[Any]:
     label = {"label": f"backendai.hub={hub.hub_id}"}
     return list(engine.client().containers.list(all=True, filters=label, ignore_removed=True))
@@ -135,6 +147,26 @@ def test_sessions_land_on_both(hub: Hub, engine: SecondEngine) -> None:
     hub.delete(users[2])
     hub.until_ready(users[3])
     assert session_of(hub, users[3])["agent"] == "two"
+
+    # Drained by an admin it goes on with what it has, and gets nothing: whoever chose it waits and
+    # reads why, through a start of the Hub too, and others go to the other one.
+    hub.delete(users[3])
+    wait_for("dot to leave", lambda: not hub.held("dot"))
+    assert set_schedulable(hub, "two", False)["drained_by"] == "admin"
+    assert hub.launch(users[2], HALF).ok
+    hub.until_ready(users[2])
+    assert session_of(hub, "cem")["agent"] == "one", "the other one has more room"
+    assert hub.launch(users[3], {**HALF, "agent": "two"}).ok
+    waits = wait_for("dot to read why", lambda: session_of(hub, "dot")["reason"] and
+                     session_of(hub, "dot"))  # fmt: skip
+    assert (waits["status"], waits["reason_code"]) == ("PENDING", "drained")
+    assert agents(hub, "ann")["two"]["schedulable"] is False
+    stays = next(user for user in users[:2] if places[user] == "two")
+    assert session_of(hub, stays)["status"] == "RUNNING"
+    set_schedulable(hub, "two", True)
+    hub.until_ready(users[3])
+    assert session_of(hub, users[3])["agent"] == "two"
+    hub.delete(users[2])
 
     log = hub.log_text()
     assert "Containers on one reach the Hub" in log

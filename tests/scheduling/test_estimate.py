@@ -58,6 +58,20 @@ def test_what_is_not_known_is_unknown() -> None:
     assert estimate(Outlook(snap, overdue, {}), "one") is None
 
 
+def test_a_drained_machine_is_not_counted_on() -> None:
+    """Neither its room now nor what ends there."""
+    held = [holding("h1", "a1", 4), holding("h2", "a2", 4)]
+    ends = {"h1": NOW + 100, "h2": NOW + 300}
+    line = [pending("one"), pending("chosen", agent="a1")]
+    agents = [agent("a1", schedulable=False), agent("a2"), agent("a3", schedulable=False)]
+    outlook = Outlook(snapshot(line, agents, held), ends, {})
+    assert estimate(outlook, "one") == NOW + 300
+    assert estimate(outlook, "chosen") is None
+    told = forecast(Outlook(snapshot([], agents[2:]), {}, {}), pending("new", submitted_at=NOW))
+    assert (told.code, told.starts_at) == ("waits", None)
+    assert "draining its machine" in told.reason
+
+
 def test_start_times_quotas_and_dependencies_count() -> None:
     line = [
         pending("reserved", 1, not_before=NOW + 500),

@@ -103,7 +103,13 @@ def snapshots(
         NOW,
         [waiting(random, index) for index in range(count)],
         [
-            Agent(name, random.choice("gggggggh"), capacity(random), random.random() < 0.95)
+            Agent(
+                name,
+                random.choice("gggggggh"),
+                capacity(random),
+                available=random.random() < 0.95,
+                schedulable=random.random() < 0.95,
+            )
             for name in NAMES[:machines]
         ],
         holdings(random, draw(st.sampled_from([6, 4, 8, 0]))),
@@ -167,6 +173,7 @@ def could_run(one: Pending, agent: Agent) -> bool:
     return (
         agent.group == one.group
         and agent.available
+        and agent.schedulable
         and one.agent in (None, agent.name)
         and one.slots.fits(agent.capacity)
     )
@@ -207,6 +214,27 @@ def test_machines_never_give_more_than_they_have(snap: Snapshot) -> None:
         agent, one = agents[placement.agent], by_id[placement.session_id]
         assert could_run(one, agent)
         assert takes(one.slots, free_on(agent, held) + one.slots)
+
+
+@given(snapshots())
+def test_a_drained_machine_is_as_one_that_does_not_answer(snap: Snapshot) -> None:
+    """But for the words, for those who wait for it alone."""
+    drained = {agent.name for agent in snap.agents if not agent.schedulable}
+    silent = [
+        replace(agent, schedulable=True, available=False) if agent.name in drained else agent
+        for agent in snap.agents
+    ]
+    decision, as_silent = schedule(snap), schedule(replace(snap, agents=silent))
+    assert decision.placements == as_silent.placements
+    assert decision.endings == as_silent.endings
+    for wait, other in zip(decision.waits, as_silent.waits, strict=True):
+        event(wait.code)
+        if other.code == "no_agent":
+            assert replace(wait, code=other.code, reason=other.reason) == other
+            assert ("draining" in wait.reason) <= bool(drained)
+            assert wait.code == "no_agent" or "The admin has been told" not in wait.reason
+        else:
+            assert wait == other
 
 
 @given(snapshots())

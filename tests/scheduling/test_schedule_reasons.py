@@ -13,9 +13,12 @@ from scheduling_cases import (
     slots,
     snapshot,
     verdict,
+    wait_of,
 )
 
 from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.model.status import Result
+from jupyterhub_backendai.model.steps import Step
 from jupyterhub_backendai.scheduling import reasons
 from jupyterhub_backendai.scheduling.queue import schedule
 from jupyterhub_backendai.scheduling.snapshot import GroupRule, Pending
@@ -325,6 +328,72 @@ class TestMachines:
             "x, which you chose, is not a machine of default. "
             "Cancel this session and choose another."
         )
+
+
+class TestDrained:
+    """Machines that take no sessions because their admin says so."""
+
+    def told(self, mine: Pending, agents: list) -> tuple[str, str]:
+        wait = wait_of(schedule(snapshot([mine], agents)), "s")
+        assert wait.result is Result.NEED_RETRY
+        assert wait.stopped_by is Step.AGENTS
+        return wait.code, wait.reason
+
+    def test_all_of_a_group(self) -> None:
+        drained = [agent(name, schedulable=False) for name in "mn"]
+        later = "This session waits until that is over."
+        assert self.told(pending("s"), drained[:1]) == (
+            "drained",
+            f"default takes no sessions now: the admin is draining its machine. {later}",
+        )
+        assert self.told(pending("s"), drained) == (
+            "drained",
+            f"default takes no sessions now: the admin is draining its machines. {later}",
+        )
+
+    def test_some_and_the_others_do_not_answer(self) -> None:
+        agents = [agent("m", schedulable=False), agent("n", available=False)]
+        assert self.told(pending("s"), agents) == (
+            "no_agent",
+            "default takes no sessions now: the admin is draining some of its machines, "
+            "and the others do not answer. The admin has been told.",
+        )
+
+    def test_the_large_one(self) -> None:
+        agents = [agent("m"), agent("n", cpu=8, schedulable=False)]
+        head = "No machine of default that takes sessions now has 6 CPU cores"
+        assert self.told(pending("s", cpu=6), agents) == (
+            "drained",
+            f"{head}: the admin is draining one that does. This session waits until that is over.",
+        )
+        silent = agent("o", cpu=8, available=False)
+        assert self.told(pending("s", cpu=6), [*agents, silent]) == (
+            "no_agent",
+            f"{head}; one that does not answer may, and one that the admin is draining. "
+            "The admin has been told.",
+        )
+
+    @pytest.mark.parametrize("available", [True, False])
+    def test_the_chosen_one(self, available: bool) -> None:
+        """Whether it answers or not: one that is mended is switched off at some time."""
+        agents = [agent("m"), agent("n", schedulable=False, available=available)]
+        assert self.told(pending("s", agent="n"), agents) == (
+            "drained",
+            "n, which you chose, takes no sessions now: the admin is draining it. "
+            "This session waits until that is over. "
+            "To start sooner, cancel it and choose another machine.",
+        )
+
+    def test_what_is_free_there_is_not_counted(self) -> None:
+        agents = [agent("m", cpu=2), agent("n", cpu=2), agent("o", cpu=8, schedulable=False)]
+        held = [holding("h", "m", cpu=2), holding("i", "n")]
+        assert reason(snapshot([pending("s", cpu=2)], agents, held), "s") == (
+            "Waiting for 2 CPU cores: 1 is free on the two machines of default; you are next."
+        )
+
+    def test_what_never_fits_does_not_wait_for_it(self) -> None:
+        agents = [agent("m"), agent("n", cpu=8, schedulable=False)]
+        assert reason(snapshot([pending("s", cpu=9)], agents), "s").startswith("Never fits")
 
 
 def test_start_time() -> None:

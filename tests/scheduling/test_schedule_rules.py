@@ -291,6 +291,22 @@ class TestMachines:
         big = [agent("big", cpu=8, available=False), agent("b")]
         assert codes(snapshot([pending("s", cpu=6)], big)) == {"s": "no_agent"}
 
+    def test_one_that_is_drained_gets_nothing_and_keeps_what_it_has(self) -> None:
+        agents = [agent("a", schedulable=False), agent("b")]
+        held = [holding("h", "a", cpu=1)]
+        assert placed(schedule(snapshot([pending("s")], agents, held))) == {"s": "b"}
+        assert codes(snapshot([pending("s", agent="a")], agents, held)) == {"s": "drained"}
+        assert codes(snapshot([pending("s")], agents[:1], held)) == {"s": "drained"}
+        full = [holding("h", "b", cpu=4)]
+        assert codes(snapshot([pending("s")], agents, full)) == {"s": "no_room"}
+
+    def test_those_behind_what_waits_for_a_drained_one_go_on(self) -> None:
+        """In a strict group too: nobody knows when its admin is done."""
+        agents = [agent("big", cpu=8, schedulable=False), agent("b")]
+        some = [pending("s", cpu=6, submitted_at=OLD), pending("t")]
+        rules = [GroupRule("default", "strict")]
+        assert placed(schedule(snapshot(some, agents, rules=rules))) == {"t": "b"}
+
     def test_of_another_group_are_not_used(self) -> None:
         agents = [agent("a", group="lab"), agent("b")]
         assert placed(schedule(snapshot([pending("s")], agents))) == {"s": "b"}

@@ -106,6 +106,7 @@ async def running(
     tokens["reader"] = hub.token("alice", reads)
     tokens["ender"] = hub.token("alice", ["delete:servers!user=alice", reads[1]])
     tokens["tutor"] = hub.token("mate", ["read:servers!group=lab", reads[1]])
+    tokens["watcher"] = hub.token("bob", ["read:servers", reads[1]])
     tokens["narrow"] = hub.token("alice", ["read:users:name!user=alice"])
     hub_server = hub.start()
     sockets, port = bind_unused_port()

@@ -17,12 +17,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 # Who asks about what is alice's; each has a session and a launch of their own too.
 PEOPLE = (
     "nobody", "nonsense", "alice", "bob", "mate", "admin", "narrow", "reader", "ender", "tutor",
+    "watcher",
 )  # fmt: skip
 BODIES: dict[str, Any] = {
     "launch": {"owner": "alice"},
     "estimate": {"owner": "alice"},
     "change": {"name": "renamed"},
     "changeLaunch": {"pinned": True},
+    "changeAgent": {"schedulable": False},
 }
 
 
@@ -35,11 +37,15 @@ def expected(call: Call, who: str) -> set[int]:
         return {401}
     if who == "narrow":  # a token of alice's without the scope to come in
         return {403}
+    if who == "watcher":  # reads everybody's, and nothing else
+        return done if call.scope == READ else {403}
     # Tokens of alice's that only read, and only end; one of mate's that reads what is of his group.
     scope = {"reader": READ, "ender": DELETE, "tutor": READ}.get(who)
-    if scope is not None:
+    if scope is not None and call.who is not Who.ADMIN:
         own = who == "tutor" and call.who is Who.OWN
         return done if call.scope == scope and not own else {403}
+    if call.who is Who.ADMIN:
+        return done if who == "admin" else {403}
     if who in {"alice", "reader", "admin"} and not (who == "admin" and call.path == LAUNCHES):
         return done
     if call.who is Who.OWNER or call.path == LAUNCHES:
@@ -53,11 +59,13 @@ LAUNCHES = "api/history/{id}"
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 async def test_who_may(call: Call, service: Running) -> None:
     await until_open(service)
+    service.report_agent()
     for who in PEOPLE:
         session = await launch(service, "alice", {})
         launches = await service.call("GET", "api/history", "alice")
         ids = {"api/history/{id}": launches.json["items"][0]["id"]}
         path = call.path.replace("{id}", str(ids.get(call.path, session["id"])))
+        path = path.replace("{name}", "local")
         if call.name == "logs":
             keep_log(service, session["id"], b"hello\n")
         token = None if who == "nobody" else who

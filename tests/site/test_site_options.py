@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from jupyterhub_backendai.model.catalog import Catalog
@@ -25,12 +27,12 @@ AGENTS = (
 )
 
 
-def view() -> dict[str, Any]:
+def view(agents: Sequence[Agent] = AGENTS) -> dict[str, Any]:
     context = Context(
         "alice", frozenset(), False, CATALOG, Policies(),
-        agents=tuple(AgentFacts(a.name, a.group, a.capacity) for a in AGENTS),
+        agents=tuple(AgentFacts(a.name, a.group, a.capacity) for a in agents),
     )  # fmt: skip
-    return _View(context, Snapshot(0.0, [], AGENTS, [], {}, {}, {}), True).as_dict()
+    return _View(context, Snapshot(0.0, [], agents, [], {}, {}, {}), True).as_dict()
 
 
 def test_a_preset_with_fgpu_is_for_groups_that_have_some() -> None:
@@ -52,3 +54,19 @@ def test_a_preset_with_fgpu_is_for_groups_that_have_some() -> None:
     # The default is what can be granted, and its verdict is of that.
     assert found["default"]["verdict"]["code"] == "now"
     assert "FGPU" not in found["default"]["summary"]
+
+
+def test_an_agent_that_is_drained_is_told_and_not_counted() -> None:
+    other = Agent("c2", "cpu", Slots(2000, 4 * GIB))
+    found = view([replace(AGENTS[0], schedulable=False), other, AGENTS[1]])
+    group = found["resource_groups"][0]
+    assert [(a["name"], a["available"], a["schedulable"]) for a in group["agents"]] == [
+        ("c1", True, False), ("c2", True, True),
+    ]  # fmt: skip
+    assert [a["free"]["cpu"] for a in group["agents"]] == [0, 2000]
+    assert (group["free"]["cpu"], group["capacity"]["cpu"]) == (2000, 2000)
+    assert group["limits"]["cpu"]["most"] == 4000, "what it has can be waited for"
+    alone = view([replace(AGENTS[0], schedulable=False)])["resource_groups"][0]
+    (verdict,) = (p["verdict"] for p in alone["presets"] if p["name"] == "plain")
+    assert verdict["code"] == "waits"
+    assert "the admin is draining its machine" in verdict["text"]

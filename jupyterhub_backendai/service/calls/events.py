@@ -1,6 +1,7 @@
 """`GET api/events`: server-sent events of all that one may see.
 
 `session` tells a session as it is now; its id is the number to go on from (`Last-Event-ID`).
+`agent`, in the stream of everybody's, tells an agent; it has no id, and may come twice.
 `begin` is the first, with the number from which on nothing is missed; where what a client knows
 cannot be brought up to date it is `reset`, and the client reads its list again.
 """
@@ -12,7 +13,7 @@ import asyncio
 from tornado.iostream import StreamClosedError
 
 from ..base import Handler
-from ..feed import BATCH, LIFETIME, Stream, event_of
+from ..feed import BATCH, LIFETIME, Stream, agent_event_of, event_of
 from ..owners import whose
 from ..places import Places
 from ..queries import StreamQuery
@@ -67,8 +68,14 @@ class EventsHandler(Handler):
         if known is None or known > latest:
             await self._write(f"event: {kind}\nid: {latest}\ndata: {{}}\n\n".encode())
             return latest
+        agents_known = known
         while True:
             changes = await db(store.changes, known, owner, BATCH)
+            # In the order of `Feed.run`, for the same reason.
+            agents = [] if owner else await db(store.agent_changes, agents_known)
+            for agent in agents:
+                await self._write(agent_event_of(agent))
+                agents_known = agent.seq
             for change in changes:
                 await self._write(event_of(change))
                 known = change.seq

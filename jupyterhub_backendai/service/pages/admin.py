@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from ...model.catalog import ResourceGroup
-from ...model.slots import SLOT_NAMES, Slots
+from ...model.slots import SLOT_NAMES
 from ...model.status import Status
+from ...site.clock import utcnow
 from ...store import AgentState, Filter, Session
+from ..agents import Load, loads
 from ..auth import DELETE, READ, START
 from ..base import Refused
 from ..owners import EVERYBODY
 from .base import Page
 from .sessions import slot_bar
+from .words import Tag
 
 PARTS = {"site": "backendai/pages/admin_site.html"}
-MOST_WAITING = 50  # of one resource group that are shown; the list of sessions has them all
-MOST_HELD, LEAST_HELD = 120, 3  # sessions that are shown of all agents, and of each in any case
+# What is shown of all lines together, and of what is held on all agents together; the list of
+# sessions has them all. The more agents there are the less it is, so that the page stays light.
+MOST_WAITING, LEAST_WAITING = 35, 10
+MOST_HELD = 60
+MOST_OWNERS = 3  # that are named of those whose sessions are not shown
 MOST_AGENTS = 60  # of one resource group
+STALE = timedelta(minutes=1)  # since an agent was seen; less than that is now
 
 
 @dataclass(frozen=True)
@@ -27,15 +37,47 @@ class AgentView:
     """An agent, what is taken of it, and by which sessions."""
 
     state: AgentState
-    used: Slots
+    load: Load
     sessions: list[Session]
-    more: int  # sessions there that are not shown
+    last: bool  # whether no other of its group takes sessions
+
+    @property
+    def left(self) -> int:
+        """How many sessions have something there."""
+        return len(self.load.sessions)
+
+    @property
+    def stale(self) -> bool:
+        """Whether what is told of it may be over."""
+        return not self.state.available or utcnow() - self.state.seen_at > STALE
+
+    @property
+    def others(self) -> list[tuple[str, int]]:
+        """Whose sessions there are not shown, and how many: those who have most, and what the
+        rest have, of nobody's name."""
+        owners = Counter(self.load.sessions.values())
+        owners.subtract(session.owner for session in self.sessions)
+        most = [(owner, count) for owner, count in owners.most_common() if count > 0]
+        rest = sum(count for _, count in most[MOST_OWNERS:])
+        return [*most[:MOST_OWNERS], *([("", rest)] if rest else [])]
+
+    @property
+    def drained(self) -> Tag | None:
+        """How far it is drained; None where it takes sessions."""
+        if self.state.schedulable:
+            return None
+        if not self.left:
+            return Tag("Drained — nothing runs here", "circle-pause", "")
+        left = "1 session left" if self.left == 1 else f"{self.left} sessions left"
+        return Tag(f"Draining — {left}", "arrow-right-from-bracket", "warn")
 
     @property
     def bars(self) -> list[dict[str, Any]]:
         """What is taken, slot by slot."""
         return [
-            slot_bar(name, getattr(self.used, name), getattr(self.state.capacity, name), "free")
+            slot_bar(
+                name, getattr(self.load.used, name), getattr(self.state.capacity, name), "free"
+            )
             for name in SLOT_NAMES
             if getattr(self.state.capacity, name)
         ]
@@ -63,30 +105,30 @@ class AdminPage(Page):
         agents, holdings, lines = await asyncio.gather(
             db(store.agents), db(store.holdings), waiting
         )
-        there: dict[str, dict[str, None]] = {agent.name: {} for agent in agents}
-        used = dict.fromkeys(there, Slots())
-        for holding in reversed(holdings):  # the newest first
-            if holding.agent in there:
-                there[holding.agent][holding.session_id] = None
-                used[holding.agent] += holding.slots
-        each = max(LEAST_HELD, MOST_HELD // max(1, len(agents)))
-        shown = {name: list(ids)[:each] for name, ids in there.items()}
+        rows = fair(
+            [len(line) for line, _ in lines],
+            max(LEAST_WAITING, MOST_WAITING - len(agents) // 2),
+        )
+        there = loads(agents, holdings)
+        each = max(0, MOST_HELD // max(1, len(agents)) - 1)
+        shown = {name: list(load.sessions)[:each] for name, load in there.items()}
         sessions = await db(store.get_many, [id for ids in shown.values() for id in ids])
+        taking = Counter(agent.group for agent in agents if agent.available and agent.schedulable)
 
         def view(agent: AgentState) -> AgentView:
             known = [sessions[id] for id in shown[agent.name] if id in sessions]
-            more = len(there[agent.name]) - len(known)
-            return AgentView(agent, used[agent.name], known, more)
+            last = taking[agent.group] == (agent.available and agent.schedulable)
+            return AgentView(agent, there[agent.name], known, last)
 
         views = []
-        for group, (line, in_line) in zip(groups, lines, strict=True):
+        for group, (line, in_line), some in zip(groups, lines, rows, strict=True):
             mine = [agent for agent in agents if agent.group == group.name]
             first = [view(agent) for agent in mine[:MOST_AGENTS]]
-            views.append(GroupView(group, first, len(mine) - len(first), line, in_line))
+            views.append(GroupView(group, first, len(mine) - len(first), line[:some], in_line))
         self.write_page(
             "backendai/pages/admin.html", PARTS,
             groups=views, events=EVERYBODY,
-            may_move=self.caller.may_all(START), can_end=self.caller.may_all(DELETE),
+            may_order=self.caller.may_all(START), can_end=self.caller.may_all(DELETE),
         )  # fmt: skip
 
     async def _waiting(self, group: ResourceGroup) -> tuple[list[Session], int]:
@@ -96,3 +138,13 @@ class AdminPage(Page):
             Filter(statuses={Status.PENDING}, resource_group=group.name),
             order="position", descending=False, limit=MOST_WAITING,
         )  # fmt: skip
+
+
+def fair(wanted: Sequence[int], most: int) -> list[int]:
+    """How much of `most` each gets who wants so much: alike, but that nobody gets more than wanted
+    and what one does not want is for the others."""
+    given = [0] * len(wanted)
+    smallest_first = sorted(range(len(wanted)), key=wanted.__getitem__)
+    for number, place in enumerate(smallest_first):
+        given[place] = min(wanted[place], (most - sum(given)) // (len(wanted) - number))
+    return given

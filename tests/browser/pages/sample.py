@@ -72,15 +72,25 @@ class Sample:
 
     async def submit(self, owner: str, name: str, minutes: float = 0, **options: Any) -> Session:
         """One that waits, asked for so many minutes ago."""
+        (session,) = await self._submit(owner, name, {server_name(name): name}, minutes, options)
+        return session
+
+    async def submit_many(self, owner: str, count: int) -> list[Session]:
+        """So many that wait, of one launch."""
+        names = {f"many-{number}": f"many-{number:04}" for number in range(count)}
+        return await self._submit(owner, "many", names, 0, {})
+
+    async def _submit(
+        self, owner: str, name: str, names: dict[str, str], minutes: float, options: dict[str, Any]
+    ) -> list[Session]:
         asked: Mapping[str, Any] = {"name": name, **options}
         context = await self.site.context(owner, frozenset(), False, asked)
-        (session,) = self.store.submit_many(
+        return self.store.submit_many(
             resolve(asked, context), owner=owner, owner_groups=frozenset(),
-            names={server_name(name): name}, driver=None, max_pending=5000, asked=asked,
+            names=names, driver=None, max_pending=5000, asked=asked,
             now=utcnow() - timedelta(minutes=minutes), launched_by=owner,
             policies=self.site.policies, catalog=self.site.catalog,
         )  # fmt: skip
-        return session
 
     def now(self) -> datetime:
         """The service's time."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 import pytest
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from jupyterhub_backendai.store import Session
 
@@ -86,18 +86,24 @@ async def test_what_opens_over_a_page(sample: Sample, visit: Open) -> None:
     assert not barriers.found, barriers
 
 
+async def weight(page: Page) -> dict[str, int]:
+    """Bytes of what a page has loaded that the Hub's own pages do not."""
+    found = await page.evaluate(
+        """() => performance.getEntriesByType("resource").concat(
+            performance.getEntriesByType("navigation"))
+          .filter((each) => !each.name.includes("/hub/") && !each.name.includes("/api/"))
+          .map((each) => [each.name, each.decodedBodySize])"""
+    )
+    return dict(found)
+
+
 async def test_what_a_page_weighs(sample: Sample, visit: Open) -> None:
     """Its own bytes, each once, without what the Hub's pages load as well."""
     made = await sample.all("alice")
     for name, path in PAGES.items():
         page = await visit(path(made), who_sees(name))
         await page.wait_for_load_state("load")
-        own = await page.evaluate(
-            """() => performance.getEntriesByType("resource").concat(
-                performance.getEntriesByType("navigation"))
-              .filter((each) => !each.name.includes("/hub/") && !each.name.includes("/api/"))
-              .map((each) => [each.name, each.decodedBodySize])"""
-        )
-        assert sum(size for _, size in own) < MOST, (name, own)
-        assert any("base.css" in each for each, size in own if size), own
+        own = await weight(page)
+        assert sum(own.values()) < MOST, (name, own)
+        assert any("base.css" in each for each, size in own.items() if size), own
         await page.context.close()

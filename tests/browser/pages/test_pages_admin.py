@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
+import pytest
 from playwright.async_api import expect
 
+from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.store import AgentReport
 
+from ..chromium import Barriers
 from .conftest import Open
 from .sample import Sample
+from .test_pages_access import MOST, weight
 
+MOST_TIME = 100  # ms until its first byte; of several looks, as the machine may do something else
 GPU = {"resource_group": "gpu-lab", "preset": "gpu-small"}
 
 
@@ -59,6 +67,151 @@ async def test_a_place_in_line_is_moved(sample: Sample, visit: Open) -> None:
         "PATCH", f"api/sessions/{waiting[1].id}", "bob", json={"priority": 100}
     )
     assert (reply.status, reply.json["errors"][0]["field"]) == (403, "priority")
+
+
+async def test_an_agent_is_drained(sample: Sample, visit: Open) -> None:
+    """By keyboard, while another admin looks on."""
+    sample.agents()
+    await sample.run("alice", "hers", 9, **GPU)
+    runs = await sample.run("bob", "theirs", 5, **GPU)
+    page, other = await visit("admin", "admin"), await visit("admin", "admin")
+    group = page.get_by_role("region", name="gpu-lab")
+    agent = group.get_by_role("row").filter(has=page.get_by_role("rowheader", name="gpu-01"))
+    for each in (page, other):
+        await expect(each.locator("#bk-live")).to_have_text("Live")
+    button = page.get_by_role("button", name="Drain gpu-01")
+    await button.focus()
+    await page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Drain gpu-01?")
+    await expect(dialog).to_contain_text("2 sessions are there. They go on until they end.")
+    await expect(dialog).to_contain_text("No other agent of gpu-lab takes sessions")
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden()
+    assert sample.store.agents()[1].schedulable, "nothing was said"
+
+    await page.keyboard.press("Enter")  # the focus is where it was
+    await expect(dialog.get_by_role("button", name="Leave it")).to_be_focused()
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    await expect(dialog).to_be_hidden()
+    said = page.get_by_role("status").filter(has_text="gpu-01 takes no sessions from now on.")
+    await expect(said).to_be_attached()
+    for each in (page, other):
+        told = each.locator("[aria-live]").filter(has_text="gpu-01: Draining — 2 sessions left")
+        await expect(told).to_be_attached()
+    await expect(agent).to_contain_text(re.compile(r"by admin, \d+ s ago"))
+
+    # Whoever wants it waits, and reads why.
+    waits = await sample.submit("alice", "waits", **GPU)
+    sample.place()
+    assert sample.store.get(waits.id).reason_code == "drained"
+    await expect(group.locator(f"#w-{waits.id}")).to_contain_text(
+        "the admin is draining its machine"
+    )
+    launcher = await visit("launch", "alice")
+    row = launcher.locator('[data-agent="gpu-01"]')
+    await expect(row).to_contain_text("takes no sessions now")
+    await expect(row).not_to_contain_text("room for this")
+    hers = next(s for s in sample.store.live() if s.name == "hers")
+    sample.end(hers, "user_requested", "Ended.")
+    await expect(agent).to_contain_text("Draining — 1 session left")
+    sample.end(runs, "user_requested", "Ended.")
+    await expect(agent).to_contain_text("Drained — nothing runs here")
+
+    again = page.get_by_role("button", name="Take sessions again on gpu-01")
+    await expect(again).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(
+        page.get_by_role("status").filter(has_text="gpu-01 takes sessions again.")
+    ).to_be_attached()
+    for each in (page, other):
+        await expect(each.get_by_role("button", name="Drain gpu-01")).to_be_visible()
+        await expect(each.get_by_text("Drained — nothing runs here")).to_have_count(0)
+    sample.place()
+    assert sample.store.get(waits.id).agent == "gpu-01"
+
+
+async def test_a_refused_drain_is_told(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    page = await visit("admin", "watcher")
+    await expect(page.get_by_role("rowheader", name="gpu-01")).to_be_visible()
+    await expect(page.get_by_role("button", name="Drain gpu-01")).to_have_count(0)
+    sample.store.set_schedulable("gpu-01", False, by="<b>ada</b>", now=sample.now())
+    await expect(page.locator("main")).to_contain_text("by <b>ada</b>,")
+    await expect(page.get_by_role("button", name="Take sessions again on")).to_have_count(0)
+
+    page = await visit("admin", "admin")
+    await page.get_by_role("button", name="Drain cpu-02").click()
+    dialog = page.get_by_role("dialog", name="Drain cpu-02?")
+    await expect(dialog).to_contain_text("Nothing runs there now.")
+    sample.store.report_agents([], now=sample.now())  # it is configured no more
+    await dialog.get_by_role("button", name="Drain agent").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("There is no such agent.")
+    await page.keyboard.press("Escape")
+    await expect(dialog).to_be_hidden()
+    await expect(page.locator("main")).to_contain_text("No agent has been seen.")
+
+
+async def test_a_drained_agent_on_a_phone(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    await sample.run("alice", "hers", 9, **GPU)
+    sample.store.set_schedulable("gpu-01", False, by="admin", now=sample.now())
+    barriers = Barriers()
+    page = await visit("admin", "admin", width=390, height=700, policy=False)
+    await expect(page.get_by_text("Draining — 1 session left")).to_be_visible()
+    again = page.get_by_role("button", name="Take sessions again on gpu-01")
+    box = await again.bounding_box()
+    assert box
+    assert box["height"] >= 40, "large enough for a thumb"
+    assert await page.evaluate("document.documentElement.scrollWidth") <= 390
+    await barriers.look(page, "an agent that is drained")
+    await page.get_by_role("button", name="Drain cpu-02").click()
+    await expect(page.get_by_role("dialog")).to_be_visible()
+    await barriers.look(page, "the dialog")
+    assert not barriers.found, barriers
+
+
+@pytest.mark.parametrize(("agents", "sessions"), [(2, 200), (10, 40), (60, 10)])
+async def test_a_large_site_at_one_look(
+    sample: Sample, visit: Open, agents: int, sessions: int
+) -> None:
+    """2,000 that wait, and agents that are full."""
+    capacity = Slots(sessions * 1000, 4096 * GIB, 2000)
+    reports = [AgentReport(f"gpu-{n:02}", "default", capacity) for n in range(agents)]
+    sample.store.report_agents(reports, now=sample.now())
+    for n in range(agents * sessions // 10):
+        await sample.submit_many(f"user-{n:02}", 10)
+    sample.place()
+    await sample.submit_many("alice", 2000)
+    sample.place()
+    for n in range(0, agents, 10):
+        sample.store.set_schedulable(f"gpu-{n:02}", False, by="admin", now=sample.now())
+    page = await visit("admin", "admin")
+    await expect(page.get_by_text("In line: 2000")).to_be_visible()
+    told = page.get_by_text(f"Draining — {sessions} sessions left")
+    await expect(told).to_have_count(len(range(0, agents, 10)))
+    # All that is held is told of, with its session or at least with its owner.
+    cells = await page.locator(".bk-agents td:last-child").all_inner_texts()
+    counts = [
+        cell.count(" core, ") + sum(int(n) for n in re.findall(r"(?<![-\d])(\d+) of ", cell))
+        for cell in cells
+    ]
+    assert counts == [sessions] * agents
+    await page.wait_for_load_state("load")
+    own = await weight(page)
+    assert sum(own.values()) < MOST, own
+    times = []
+    for _ in range(4):
+        page = await visit("admin", "admin")
+        times.append(
+            await page.evaluate(
+                """() => {
+                  const [page] = performance.getEntriesByType("navigation");
+                  return page.responseStart - page.requestStart;
+                }"""
+            )
+        )
+    assert min(times) < MOST_TIME, times
 
 
 async def test_it_is_for_admins(sample: Sample, visit: Open) -> None:

@@ -78,10 +78,17 @@ DEFAULT_GROUP: dict[str, Any] = {
         {
             "name": "cpu-01",
             "available": True,
+            "schedulable": True,
             "capacity": amounts(32, 128),
             "free": amounts(20, 96),
         },
-        {"name": "cpu-02", "available": False, "capacity": amounts(32, 128), "free": amounts(0, 0)},
+        {
+            "name": "cpu-02",
+            "available": False,
+            "schedulable": True,
+            "capacity": amounts(32, 128),
+            "free": amounts(0, 0),
+        },
     ],
     "capacity": amounts(64, 256),
     "free": amounts(20, 96),
@@ -111,12 +118,14 @@ GPU_GROUP: dict[str, Any] = {
         {
             "name": "gpu-01",
             "available": True,
+            "schedulable": True,
             "capacity": amounts(64, 512, 20),
             "free": amounts(44, 402, 1.5),
         },
         {
             "name": "gpu-02",
             "available": True,
+            "schedulable": True,
             "capacity": amounts(64, 512, 20),
             "free": amounts(12, 80, 1),
         },

@@ -85,9 +85,10 @@ function judge(amounts) {
   const known = agents.filter((a) => Object.values(a.capacity).some((has) => has > 0));
   if (over?.code !== "never" && known.length && !known.some((a) => roomFor(amounts, a.capacity))) return place.apart;
   if (over) return { ...over, why: over.why.replace("{asked}", AMOUNT[over.slot](amounts[over.slot])) };
-  return agents.some((a) => a.available && roomFor(amounts, a.free)) ? place.otherwise : place.together;
+  return agents.some((a) => takesSessions(a) && roomFor(amounts, a.free)) ? place.otherwise : place.together;
 }
 
+const takesSessions = (agent) => agent.available && agent.schedulable;
 const roomFor = (amounts, room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
 
 const ahead = (others) => (others ? view.rules.ahead.replace("{ahead}", others) : view.rules.in_line);
@@ -178,9 +179,9 @@ function renderGpus() {
     if (panel.hidden) continue;
     for (const row of $$("[data-agent]", panel)) {
       const agent = group().agents.find((a) => a.name === row.dataset.agent);
-      const fits = agent.available && roomFor(asked, agent.free);
+      const takes = takesSessions(agent), fits = takes && roomFor(asked, agent.free);
       row.classList.toggle("fit", fits);
-      $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : agent.available ? ["no room for this now"] : []));
+      $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : takes ? ["no room for this now"] : []));
     }
   }
 }

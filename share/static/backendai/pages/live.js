@@ -74,7 +74,8 @@ function put(node, html) {
       // What a reader has ticked or opened stays so.
       beforeAttributeUpdated: (name, of) => !(name === "value" && of.matches("input") && of.value !== of.defaultValue) && !STAYS.some(([attribute, which]) => name === attribute && of.matches(which)),
     },
-    ignoreActiveValue: true,
+    // Which would leave the words of a button as they are, where the focus is on it.
+    ignoreActiveValue: document.activeElement.matches("input, select, textarea"),
   });
   tell(node);
   taken.dispatchEvent(new CustomEvent("part", { detail: node }));
@@ -102,6 +103,7 @@ function follow() {
     refresh(); // whatever happened while nobody listened
   });
   mine.addEventListener("session", refresh);
+  mine.addEventListener("agent", refresh);
   mine.addEventListener("error", () => {
     if (mine !== source) return;
     show("away");

@@ -1,7 +1,7 @@
 // Begins what the page needs: each module looks for its own markup, and does nothing without it.
 import { listen } from "./live.js";
 import { tell } from "./times.js";
-import { places } from "./admin.js";
+import { drains, places } from "./admin.js";
 import { endings } from "./end.js";
 import { log } from "./log.js";
 import { notices } from "./notices.js";
@@ -17,6 +17,7 @@ session();
 panel();
 log();
 places();
+drains();
 notices();
 tab();
 listen();
