@@ -13,7 +13,7 @@ from ..engine.base import AgentUnreachable, EngineError
 from ..model.errors import LaunchError, Problem, RequestError
 from ..model.resolve import SessionRequest
 from ..model.rules import check_session_name
-from ..model.status import IN_LINE, PHASES, Phase, Result, Status
+from ..model.status import IN_LINE, PHASES, Phase, Status
 from ..model.steps import Step
 from ..site import ending
 from ..site.clock import utcnow
@@ -233,9 +233,6 @@ class InLine(OptionDoors):
         """Removes what an earlier try made on this very agent before it broke off. The reconciler
         cannot tell it from what this one makes. Raises `EngineError`."""
         site = self.site
-        tried = await site.db(site.store.history, session.id)
-        if session.agent and any(
-            entry.result is Result.NEED_RETRY and entry.to_status for entry in tried
-        ):
+        if await site.db(site.store.was_retried, session.id) and session.agent:
             with self._attempt.steps.of(Step.CLEAR_EARLIER):
                 await site.engine.remove_session(session.agent, session.id)

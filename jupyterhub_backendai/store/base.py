@@ -45,8 +45,10 @@ class StoreBase:
     def _write(self, *, alone: bool = False) -> Iterator[Connection]:
         """A write whose changes of sessions get their numbers in the change feed at its end."""
         with self._db.write(alone=alone) as db:
+            before = self._db.written(db)
             yield db
-            feed.number(db)
+            if before is None or self._db.written(db) != before:
+                feed.number(db)
 
     @contextmanager
     def _changing(self, owner: str) -> Iterator[Connection]:

@@ -99,10 +99,14 @@ class Database:
             yield connection
 
     def _begin(self, connection: Connection, how: str) -> None:
-        """SQLite's own BEGIN, which its driver would leave out; not an event of the engine, for
-        which every statement would be slower."""
+        """SQLite's own BEGIN, which its driver would leave out; neither an event of the engine nor
+        a statement of SQLAlchemy's, which would make every transaction slower."""
         if self.is_sqlite:
-            connection.exec_driver_sql(how)
+            _raw(connection).execute(how)
+
+    def written(self, connection: Connection) -> int | None:
+        """How many rows the connection has changed so far; None where that cannot be known."""
+        return _raw(connection).total_changes if self.is_sqlite else None
 
     def one_by_one(self, connection: Connection, key: str) -> None:
         """Until the end of this write, others that say the same key wait."""
@@ -136,8 +140,7 @@ class Database:
     def _foreign_keys(self, connection: Connection, state: str) -> None:
         if self.is_sqlite and not connection.invalidated:
             # Past SQLAlchemy, because inside a transaction this pragma does nothing.
-            raw: Any = connection.connection.dbapi_connection
-            raw.execute(f"PRAGMA foreign_keys = {state}")
+            _raw(connection).execute(f"PRAGMA foreign_keys = {state}")
 
     @contextmanager
     def _turns(self) -> Iterator[None]:
@@ -154,7 +157,7 @@ class Database:
             if self.is_sqlite:
                 self._create_file()
             yield
-        except DBAPIError as failure:
+        except (DBAPIError, sqlite3.Error) as failure:
             raise self._wrong(f"The database cannot be used: {_first_line(failure)}.") from failure
 
     def _create_file(self) -> None:
@@ -244,6 +247,11 @@ def _make_engine(url: URL, shown: str) -> Engine:
         ) from None
 
 
+def _raw(connection: Connection) -> Any:
+    """SQLite's own connection."""
+    return connection.connection.dbapi_connection
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
     connection.isolation_level = None  # no BEGIN but ours
     for pragma in (
@@ -259,12 +267,13 @@ def _prepare_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 def _unavailable() -> Iterator[None]:
     try:
         yield
-    except (OperationalError, InterfaceError) as failure:
+    except (OperationalError, InterfaceError, sqlite3.OperationalError) as failure:
         raise Unavailable(f"the database does not answer: {_first_line(failure)}") from failure
     except PoolTimeout as failure:
         raise Unavailable("the database is busy: all connections are in use") from failure
 
 
-def _first_line(failure: DBAPIError) -> str:
-    lines = str(failure.orig).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(failure.orig).__name__
+def _first_line(failure: Exception) -> str:
+    said = failure.orig if isinstance(failure, DBAPIError) else failure
+    lines = str(said).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(said).__name__

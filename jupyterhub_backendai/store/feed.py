@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from ..model.status import FINAL, Status
 from .records import AgentState, Session, agent_of, session_of
-from .tables import AGENTS, META, SESSIONS, UNNUMBERED
+from .tables import AGENTS, META, SESSIONS, UNNUMBERED, among
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +43,11 @@ _ALL = SESSIONS.c
 _COUNTER = META.c.key == "seq"
 _COUNTED = cast(META.c.value, BigInteger)
 _CHANGED = _ALL.seq == UNNUMBERED
+_HOW_MANY = select(func.count()).select_from(SESSIONS).where(_CHANGED).scalar_subquery()
 _COUNT_ON = (
     update(META)
     .where(_COUNTER, exists().where(_CHANGED))
-    .values(
-        value=cast(
-            _COUNTED + select(func.count()).select_from(SESSIONS).where(_CHANGED).scalar_subquery(),
-            Text,
-        )
-    )
+    .values(value=cast(_COUNTED + _HOW_MANY, Text))
 )
 # The last of those that changed gets the number that the counter has now.
 _NEWEST_FIRST = func.row_number().over(order_by=(_ALL.submitted_at.desc(), _ALL.id.desc()))
@@ -61,6 +57,12 @@ _NUMBER = (
     .where(_ALL.id == _UNNUMBERED.c.id)
     .values(seq=select(_COUNTED).where(_COUNTER).scalar_subquery() + 1 - _UNNUMBERED.c.number)
 )
+# Most transactions change one session, and this takes a third of the time.
+_NUMBER_ONE = (
+    update(SESSIONS)
+    .where(_CHANGED, _HOW_MANY == 1)
+    .values(seq=select(_COUNTED).where(_COUNTER).scalar_subquery())
+)
 _SOME = select(SESSIONS).where(_ALL.seq > bindparam("after")).order_by(_ALL.seq)
 _SOME = _SOME.limit(bindparam("most", type_=Integer))
 _CHANGES, _CHANGES_OF = _SOME, _SOME.where(_ALL.owner == bindparam("whose"))
@@ -69,7 +71,7 @@ _MAY_START = exists().where(
     _ALL.seq > bindparam("after"),
     ((_ALL.status == Status.SCHEDULED.value) & _ALL.driver.is_(None))
     | ((_ALL.status == Status.PENDING.value) & _ALL.position.is_(None))
-    | _ALL.status.in_([status.value for status in FINAL]),
+    | among(_ALL.status, (status.value for status in FINAL)),
 )
 _NEWS = select(META.c.value.label("latest"), _MAY_START.label("news")).where(_COUNTER)
 _AGENT_CHANGES = select(AGENTS).where(AGENTS.c.seq > bindparam("after")).order_by(AGENTS.c.seq)
@@ -83,7 +85,7 @@ _NUMBER_AGENT = (
 
 def number(db: Connection) -> None:
     """Gives the next numbers to what this transaction has changed. Call it last."""
-    if db.execute(_COUNT_ON).rowcount:
+    if db.execute(_COUNT_ON).rowcount and not db.execute(_NUMBER_ONE).rowcount:
         db.execute(_NUMBER)
 
 
@@ -96,7 +98,7 @@ def number_agent(db: Connection, name: str) -> None:
 
 def latest(db: Connection) -> int:
     """The number of the latest change of all; 0 before the first."""
-    return int(db.scalars(_LATEST).one())
+    return int(db.execute(_LATEST).scalar_one())
 
 
 def queue_news(db: Connection, after: int) -> tuple[int, bool]:

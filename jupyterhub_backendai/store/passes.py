@@ -11,12 +11,12 @@ What a pass writes of a session that goes on waiting is kept small, because ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, func, insert, select, text, update
+from sqlalchemy import Connection, and_, bindparam, exists, func, insert, select, text, update
 
 from ..model.catalog import Catalog, ResourceGroup
 from ..model.policy import Policies
@@ -36,7 +36,7 @@ from ..scheduling.snapshot import (
 from . import agents, checks, history, sessions
 from .history import Outcome
 from .records import Session, SessionResult, SubStep
-from .tables import ALLOCATIONS, DEPENDENCIES, HISTORY, LIVE, SESSIONS
+from .tables import ALLOCATIONS, DEPENDENCIES, HISTORY, LIVE, SESSIONS, among
 
 RETRY_INTERVAL = timedelta(seconds=60)  # the same wait counts as one more attempt no more often
 AVOID_FOR = timedelta(hours=1)  # how long an agent on which a session failed is avoided for it
@@ -57,6 +57,8 @@ _WAITING = (
         _ALL.not_before, _ALL.reason_code, _ALL.reason, _ALL.position,
         HISTORY.c.id.label("last_id"), HISTORY.c.phase, HISTORY.c.error_code,
         HISTORY.c.to_status, HISTORY.c.result, HISTORY.c.updated_at,
+        exists().where(ALLOCATIONS.c.session_id == _ALL.id).label("had_a_place"),
+        exists().where(DEPENDENCIES.c.session_id == _ALL.id).label("depends"),
     )
     .select_from(SESSIONS)
     .outerjoin(HISTORY, HISTORY.c.id == _NEWEST)
@@ -72,7 +74,7 @@ _AVOIDED = (
     .join(SESSIONS, _ALL.id == ALLOCATIONS.c.session_id)
     .join(HISTORY, and_(*_OF_ITS_END))
     .where(*_PENDING, ALLOCATIONS.c.freed_at > bindparam("since"))
-    .where(HISTORY.c.error_code.in_(AGENT_FAILED))
+    .where(among(HISTORY.c.error_code, AGENT_FAILED))
 )
 _WHO_WAITS, _OTHER = SESSIONS.alias(), SESSIONS.alias()
 _AWAITED = (
@@ -167,7 +169,9 @@ def _waiting(db: Connection, now: datetime) -> dict[str, _Waiting]:
     rows = db.execute(_WAITING).all()
     if not rows:
         return {}
-    avoided, awaited = _avoided(db, now), _awaited(db)
+    # Asked for only where there can be any.
+    avoided = _avoided(db, now) if any(row.had_a_place for row in rows) else {}
+    awaited = _awaited(db) if any(row.depends for row in rows) else {}
     return {
         row.id: _read(row, avoided.get(row.id, frozenset()), awaited.get(row.id, ()))
         for row in rows
@@ -254,15 +258,18 @@ def _snapshot(
     catalog: Catalog,
     now: datetime,
 ) -> Snapshot:
+    pending, held = [session.pending for session in waiting.values()], agents.holdings(db)
     return Snapshot(
         now=now.timestamp(),
-        pending=[session.pending for session in waiting.values()],
+        pending=pending,
         agents=[
             Agent(a.name, a.group, a.capacity, a.available, a.schedulable)
             for a in agents.agents(db)
         ],
-        holdings=agents.holdings(db),
-        owner_limits=_owner_limits(db, policies),
+        holdings=held,
+        owner_limits=_owner_limits(
+            db, policies, {p.owner for p in pending} | {h.owner for h in held}
+        ),
         project_limits={name: quota.limits for name, quota in policies.projects.items()},
         rules={g.name: _rule(g) for g in catalog.resource_groups},
     )
@@ -274,8 +281,11 @@ def _rule(group: ResourceGroup) -> GroupRule:
     )
 
 
-def _owner_limits(db: Connection, policies: Policies) -> dict[str, Limits]:
-    """Limits of everyone with a live session, by the groups known when the newest came in."""
+def _owner_limits(db: Connection, policies: Policies, owners: Collection[str]) -> dict[str, Limits]:
+    """Limits of `owners`, who are all that have a live session, by the groups known when the newest
+    came in. Those are read only where some group has a policy."""
+    if not policies.groups:
+        return {owner: policies.of(owner, ()).limits for owner in owners}
     return {owner: policies.of(owner, groups).limits for owner, groups in db.execute(_GROUPS)}
 
 

@@ -14,7 +14,7 @@ from ..model.request import KnownSession
 from ..model.status import Status
 from .errors import NotFound
 from .records import Kernel, Session, SessionResult, kernel_of, session_of
-from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS
+from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS, among
 
 Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at", "position"]
 
@@ -175,7 +175,7 @@ def _live(statuses: frozenset[Status] | None, *, by_driver: bool, by_type: bool)
     if by_type:
         query = query.where(_ALL.type == bindparam("of_type"))
     if statuses is not None:
-        query = query.where(_ALL.status.in_(sorted(status.value for status in statuses)))
+        query = query.where(among(_ALL.status, (status.value for status in statuses)))
     if by_driver:
         query = query.where(_ALL.driver.is_distinct_from(bindparam("not_by")))
     return query

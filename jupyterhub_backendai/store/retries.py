@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, func, select
+from sqlalchemy import Connection, bindparam, exists, func, select
 
 from ..model.status import (
     MAX_TRIES,
@@ -61,6 +61,20 @@ _TRIES = select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
 )
 
 
+_WAS_RETRIED = select(
+    exists().where(
+        HISTORY.c.session_id == bindparam("of"),
+        HISTORY.c.result == Result.NEED_RETRY.value,
+        HISTORY.c.to_status.is_not(None),
+    )
+)
+
+
+def was_retried(db: Connection, session_id: str) -> bool:
+    """Whether a start of the session broke off and was tried again."""
+    return bool(db.execute(_WAS_RETRIED, {"of": session_id}).scalar_one())
+
+
 def _tries(db: Connection, session_id: str, phase: Phase) -> int:
     """How often this phase of the session was to be tried again."""
-    return db.scalars(_TRIES, {"of": session_id, "in_phase": phase.value}).one()
+    return db.execute(_TRIES, {"of": session_id, "in_phase": phase.value}).scalar_one()

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
+from sqlalchemy import Connection, bindparam, exists, func, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
@@ -32,13 +32,14 @@ _LOCK_WAITING = (
 )
 _THEIRS = (text(LIVE), _ALL.owner == bindparam("whose"))
 _NAMES = select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True)))
-_SERVER_EXISTS = select(
-    exists().where(*_THEIRS, _ALL.server_name.in_(bindparam("servers", expanding=True)))
-)
-_PENDING = (
-    select(func.count()).select_from(SESSIONS).where(*_THEIRS, _ALL.status == Status.PENDING.value)
-)
-_LEFT_WAITING = _PENDING.where(_ALL.reason_code != "")
+_WAITS = _ALL.status == Status.PENDING.value
+_STANDING = select(
+    func.count().filter(_WAITS).label("pending"),
+    func.count().filter(_WAITS, _ALL.reason_code != "").label("left_waiting"),
+    func.count()
+    .filter(_ALL.server_name.in_(bindparam("servers", expanding=True)))
+    .label("on_servers"),
+).where(*_THEIRS)
 _EXISTS = select(exists().where(_ALL.id == bindparam("of")))
 _ADD_DEPENDENCIES = insert(DEPENDENCIES)
 _FREE = (
@@ -107,17 +108,17 @@ def submit(
     `left_waiting` gives the ids of the owner's sessions that a pass would not start now. Raises
     `RequestError`, see `taken`; also for more that have to wait than may.
     """
-    errors = taken(db, together)
+    standing = standing_of(db, together)
+    errors = taken(db, together, standing)
     if errors:
         raise RequestError(errors)
     first = together[0]
-    pending = db.scalars(_PENDING, {"whose": first.owner}).one()
     if first.asked is not None:
         launches.add(db, first.launched_by or first.owner, first.name, first.asked, now)
     # A microsecond apart, so that they stand in line in their order.
     apart = timedelta(microseconds=1)
     added = [_add(db, one, now + number * apart) for number, one in enumerate(together)]
-    if first.max_pending is not None and pending + len(added) > first.max_pending:
+    if first.max_pending is not None and standing.pending + len(added) > first.max_pending:
         # Not all of them wait: what was submitted a moment ago, this too, may start at once.
         waiting = set(left_waiting())
         before = waiting.difference(one.id for one in added)
@@ -132,7 +133,7 @@ def _add(db: Connection, submission: Submission, now: datetime) -> Session:
     values = {field.name: stored(getattr(session, field.name)) for field in fields(session)}
     del values["request"]
     db.execute(_ADD, {
-        **values, "owner_groups": list(session.owner_groups), "agent_wanted": request.agent,
+        **values, "agent_wanted": request.agent,
         "spec": request.model_dump(mode="json"), "shm": request.shm, **session.slots.as_dict(),
     })  # fmt: skip
     earlier = [{"session_id": session.id, "depends_on": each} for each in request.depends_on]
@@ -173,21 +174,34 @@ def touch(db: Connection, session_id: str) -> Session:
     return session
 
 
-def taken(db: Connection, together: Sequence[Submission]) -> list[FieldError]:
+class Standing(NamedTuple):
+    """How many live sessions an owner has: that wait, that a pass has left waiting, and on the
+    servers that are wanted."""
+
+    pending: int
+    left_waiting: int
+    on_servers: int
+
+
+def standing_of(db: Connection, together: Sequence[Submission]) -> Standing:
+    """What the owner of submissions has before them."""
+    servers = [submission.server_name for submission in together]
+    return Standing(*db.execute(_STANDING, {"whose": together[0].owner, "servers": servers}).one())
+
+
+def taken(db: Connection, together: Sequence[Submission], standing: Standing) -> list[FieldError]:
     """What stands in the way of submissions of one owner: a name, a server, too many that a pass
     left waiting, and a session to wait for that is not there any more."""
     errors = []
     first = together[0]
-    whose = {"whose": first.owner}
     names = [submission.name for submission in together]
-    for name in db.scalars(_NAMES, {**whose, "names": names}):
+    for name in db.scalars(_NAMES, {"whose": first.owner, "names": names}):
         errors.append(name_in_use(name))
-    servers = [submission.server_name for submission in together]
-    if db.scalar(_SERVER_EXISTS, {**whose, "servers": servers}):
+    if standing.on_servers:
         message = "This server already has a session. End it first."
         errors.append(FieldError("", "server_in_use", message, Kind.CONFLICT))
     if first.max_pending is not None:
-        count = db.scalars(_LEFT_WAITING, whose).one()
+        count = standing.left_waiting
         if count >= max(first.max_pending, 1):
             errors.append(_too_many_pending(count, len(together), first.max_pending))
     for index, earlier in enumerate(first.request.depends_on):
@@ -270,7 +284,8 @@ def move(
         session = _without_secrets(db, session)
     if not new.holds_resources:
         db.execute(_FREE, {"of": session.id, "at": now})
-    history.record(db, session.id, replace(outcome, from_status=old), now)
+    # Never one more attempt of the latest row: that led to the old status, or to none.
+    history.add(db, [replace(outcome, from_status=old).values(session.id, now)])
     return session
 
 
@@ -391,16 +406,3 @@ def release(db: Connection, session_id: str, driver: str) -> None:
     session = locked(db, session_id)
     if session.driver == driver:
         _change(db, session, driver=None)
-
-
-def forget(db: Connection, before: datetime, most: int) -> int:
-    """Removes up to `most` sessions that were over before that time; their other rows go with
-    them. Returns how many it removed."""
-    # What ended then was submitted before it: an index leads to the oldest.
-    old = (
-        select(_ALL.id)
-        .where(_ALL.submitted_at < before, _ALL.ended_at < before)
-        .order_by(_ALL.submitted_at)
-        .limit(most)
-    )
-    return db.execute(delete(SESSIONS).where(_ALL.id.in_(old))).rowcount

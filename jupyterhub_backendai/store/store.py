@@ -16,7 +16,7 @@ from ..model.resolve import SessionRequest
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Holding, Snapshot
-from . import agents, history, kernels, passes, queries, retries, sessions
+from . import agents, forgetting, history, kernels, passes, queries, retries, sessions
 from .history import Outcome
 from .queries import Filter, Order
 from .records import (
@@ -107,7 +107,7 @@ class Store(ServiceCalls):
         except IntegrityError:
             # An index saw what the check could not. Tell it in the same words.
             with self._db.read() as db:
-                errors = sessions.taken(db, together)
+                errors = sessions.taken(db, together, sessions.standing_of(db, together))
             if not errors:
                 raise
             raise RequestError(errors) from None
@@ -190,6 +190,11 @@ class Store(ServiceCalls):
                 sub_steps=sub_steps, version=version,
             )  # fmt: skip
 
+    def was_retried(self, session_id: str) -> bool:
+        """Whether a start of the session broke off, and it was tried again."""
+        with self._db.query() as db:
+            return retries.was_retried(db, session_id)
+
     def mark_batch_started(self, session_id: str, at: datetime) -> Session:
         """Notes when the command of a batch session began; the first such note counts. Raises
         `NotFound`."""
@@ -269,7 +274,7 @@ class Store(ServiceCalls):
         """Removes sessions that were over before that time, with their kernels, allocations and
         history: the oldest first, `most` at once. Returns how many it removed."""
         with self._db.write() as db:
-            return sessions.forget(db, before, most)
+            return forgetting.forget(db, before, most)
 
     # -- sessions: questions
 

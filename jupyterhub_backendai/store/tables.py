@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
 from functools import lru_cache
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     Boolean,
+    ColumnElement,
     DateTime,
     Dialect,
     ForeignKey,
@@ -21,6 +23,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    literal,
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -53,21 +56,37 @@ class UtcTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        if value is None:
-            return None
-        if value.tzinfo is None:
-            raise ValueError(f"a time without its zone cannot be stored: {value}")
-        value = value.astimezone(timezone.utc)
-        return value.replace(tzinfo=None) if dialect.name == "sqlite" else value
+        return None if value is None else _in_utc(value)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(timezone.utc)
 
+    def bind_processor(self, dialect: Dialect) -> Any:
+        """What the driver is given for a time: in one step where that is text."""
+        return _text_of if dialect.name == "sqlite" else super().bind_processor(dialect)
+
     def result_processor(self, dialect: Dialect, coltype: object) -> Any:
         """What makes a time of what the driver gives: in one step where that is the text."""
         if dialect.name == "sqlite":
-            return lambda text: None if text is None else datetime.fromisoformat(f"{text}+00:00")
+            return _time_of
         return super().result_processor(dialect, coltype)
+
+
+def _in_utc(value: datetime) -> datetime:
+    if value.tzinfo is None:
+        raise ValueError(f"a time without its zone cannot be stored: {value}")
+    return value.astimezone(timezone.utc)
+
+
+@lru_cache(2000)
+def _time_of(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(f"{text}+00:00")
+
+
+def _text_of(value: datetime | None) -> str | None:
+    if value is None:
+        return None
+    return _in_utc(value).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
 class Request(TypeDecorator[SessionRequest]):
@@ -97,6 +116,28 @@ def _request_of(text: str) -> SessionRequest:
     return SessionRequest.model_validate(json.loads(text))
 
 
+class Names(TypeDecorator[tuple[str, ...]]):
+    """Names in their order, as a JSON list; read once for each text of one, as with requests."""
+
+    impl = JSON
+    cache_ok = True
+
+    def process_bind_param(self, value: Collection[str] | None, dialect: Dialect) -> Any:
+        return None if value is None else list(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        """What makes names of what the driver gives."""
+        if dialect.name == "sqlite":
+            return _names_of
+        read = self.impl_instance.result_processor(dialect, coltype)
+        return lambda found: tuple(read(found) or () if read else found)
+
+
+@lru_cache(2000)
+def _names_of(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
 class Base(DeclarativeBase):
     """What all tables share."""
 
@@ -117,7 +158,7 @@ class SessionRow(Base):
     name: Mapped[str] = mapped_column(String(255))
     server_name: Mapped[str] = mapped_column(String(255))
     owner: Mapped[str] = mapped_column(String(255))
-    owner_groups: Mapped[list[str]] = mapped_column(JSON)
+    owner_groups: Mapped[tuple[str, ...]] = mapped_column(Names)
     project: Mapped[str | None] = mapped_column(String(255))
     type: Mapped[str] = mapped_column(String(16))
     status: Mapped[str] = mapped_column(String(16))
@@ -299,3 +340,9 @@ def table(row: type[Base]) -> Table:
 AGENTS, ALLOCATIONS, DEPENDENCIES = table(AgentRow), table(AllocationRow), table(DependencyRow)
 HISTORY, KERNELS, LAUNCHES = table(HistoryRow), table(KernelRow), table(LaunchRow)
 META, SESSIONS = table(MetaRow), table(SessionRow)
+
+
+def among(column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:
+    """That a column has one of these constants; with those of plain `in_` a statement's text would
+    be made anew each time that it runs."""
+    return column.in_([literal(value) for value in sorted(values)])

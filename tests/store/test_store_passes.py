@@ -24,7 +24,7 @@ from store_samples import (
 )
 
 from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
-from jupyterhub_backendai.model.policy import Policies
+from jupyterhub_backendai.model.policy import Policies, Policy
 from jupyterhub_backendai.model.slots import Limits, Slots
 from jupyterhub_backendai.model.status import Phase, Result, Status
 from jupyterhub_backendai.scheduling.snapshot import (
@@ -56,6 +56,21 @@ def end(store: Store, session_id: str, seconds: float = 0) -> None:
     """Ends a session that has a place."""
     for status in (Status.TERMINATING, Status.TERMINATED):
         store.move(session_id, status, phase=Phase.TERMINATE, now=after(seconds))
+
+
+def test_limits_are_the_same_whether_or_not_groups_have_to_be_known(store: Store) -> None:
+    """Those of everyone who waits or holds something, and of nobody else."""
+    mine = Policies(users={"alice": Policy(max_sessions=3), "dora": Policy(max_sessions=1)})
+    with_groups = mine.model_copy(update={"groups": {"nobody": Policy(max_sessions=9)}})
+    for number, owner in enumerate(("alice", "bob", "carol", "dora", "emil", "alice")):
+        submit(store, f"s{number}", owner=owner, now=after(number))
+    run_pass(store, 10)
+    ended = next(iter(store.live({Status.SCHEDULED})))
+    end(store, ended.id, 11)
+    limits = store.snapshot(mine, CATALOG, after(12)).owner_limits
+    assert limits == store.snapshot(with_groups, CATALOG, after(12)).owner_limits
+    assert set(limits) == {session.owner for session in store.live()}
+    assert limits["alice"] != limits["bob"]
 
 
 def test_places_and_waits(store: Store) -> None:

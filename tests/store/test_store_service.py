@@ -177,9 +177,10 @@ def fail(store: Store, session_id: str, code: str, phase: Phase = Phase.PREPARE)
 
 def test_five_tries_then_it_is_given_up(store: Store) -> None:
     session = submit(store, "train")
-    for _ in range(MAX_TRIES - 1):
+    for tries in range(MAX_TRIES - 1):
         assert run_pass(store) == ["train"]
         start(store, session.id, 1, Status.PREPARING)
+        assert store.was_retried(session.id) is bool(tries)
         back = fail(store, session.id, "agent_unreachable")
         assert (back.status, back.reason) == (Status.PENDING, "a1 does not answer.")
     run_pass(store)
@@ -203,6 +204,7 @@ def test_what_another_try_would_only_repeat_is_given_up_at_once(store: Store) ->
     session = submit(store, "train")
     run_pass(store)
     over = fail(store, session.id, "image_missing", Phase.PULL)
+    assert not store.was_retried(session.id)
     assert (over.status, over.reason) == (Status.TERMINATING, "a1 does not answer.")
 
 
