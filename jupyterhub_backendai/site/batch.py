@@ -156,10 +156,12 @@ async def _note_end(site: Site, session: Session, outcome: Outcome) -> Outcome:
     """At once and not with the status: whatever dies next, it is known. The outcome as it could
     be noted: no session keeps its place for one that could not."""
     try:
-        if outcome.started_at is not None:
+        # The first note counts, so that what is known here needs no other.
+        if outcome.started_at is not None and session.batch_started_at is None:
             await _note_began(site, session, outcome.started_at)
-        result = result_of(outcome)
-        await site.db(site.store.mark_batch_ended, session.id, outcome.exit_code, result)
+        if session.result is SessionResult.UNDEFINED:
+            result = result_of(outcome)
+            await site.db(site.store.mark_batch_ended, session.id, outcome.exit_code, result)
     except (NotFound, Unavailable):
         raise  # later it may be possible
     except Exception:

@@ -18,6 +18,7 @@ from ..engine.docker import DockerEngine
 from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.errors import ConfigurationError
+from ..model.request import KnownSession
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import Phase, Status
@@ -198,7 +199,7 @@ class Site:
             self.db(self.store.live_names, user),
             self.db(self.store.agents),
             self.folders.of(user, groups),
-            self.db(self.store.find_sessions, user, references(options)),
+            self._named(user, options),
         )
         return Context(
             user=user,
@@ -214,6 +215,11 @@ class Site:
             service=self.configuration.service,
             now=utcnow(),
         )
+
+    async def _named(self, user: str, options: object) -> Mapping[str, KnownSession]:
+        """The user's sessions that options name."""
+        named = references(options)
+        return await self.db(self.store.find_sessions, user, named) if named else {}
 
     async def move(self, session_id: str, to: Status, phase: Phase, **more: Any) -> Session:
         """One status change, now. Raises `IllegalTransition` and `NotFound`."""
