@@ -10,6 +10,7 @@ from typing import Any
 from jupyterhub import orm
 from jupyterhub.user import User
 from sqlalchemy.orm import Session as OrmSession
+from traitlets import observe
 from traitlets.config import Config
 
 from jupyterhub_backendai.engine.base import AgentUnreachable
@@ -43,6 +44,10 @@ class StubSpawner(SessionSpawner):
     """The real way of a session, on machines of the world."""
 
     container = ""
+
+    @observe("config")
+    def _config_changed(self, change: Any) -> None:
+        """It is empty; to go through it would take as long as all else that makes a spawner."""
 
     @property
     def site(self) -> Site:

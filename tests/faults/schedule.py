@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from jupyterhub import orm
+from sqlalchemy import event
 from traitlets.config import Config
 from traitlets.log import get_logger
 
@@ -39,7 +40,7 @@ from jupyterhub_backendai.store import sessions as store_sessions
 
 from ..holdings import holdings
 from .processes import StubHub, StubService
-from .virtual import BEGIN, VirtualLoop
+from .virtual import BEGIN, VirtualLoop, pause
 from .world import AGENTS, Job, StubEngine, World, ask
 
 OWNERS = ("alice", "bob", "carol")
@@ -333,6 +334,7 @@ def prepared(seed: int, store: Store, loop: VirtualLoop) -> Schedule:
     clock.datetime = loop.clock()  # type: ignore[misc,assignment]
     told = SimpleNamespace(monotonic=loop.time)
     queue.time = runner.time = told  # type: ignore[assignment]
+    asyncio.sleep = pause  # type: ignore[assignment]
     schedule = Schedule(seed, store, loop)
     world, dice = schedule.world, schedule.random
 
@@ -362,24 +364,26 @@ def main(seeds: list[int]) -> None:
     logging.disable(logging.CRITICAL)
     get_logger().disabled = True
     batch.LOOK_INTERVAL = queue.LOOK_INTERVAL = 2.0
-    shared = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as directory:
+    memory = sqlite3.connect(":memory:", check_same_thread=False)
+    empty = sqlite3.connect(":memory:")
+    with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "backendai.sqlite"
-        # One for all: what survives is in the file, and a new one would compile every statement.
+        # One for all: what survives is in its database, and each would compile every statement.
         store = Store(f"sqlite:///{path}")
         store.upgrade()
-        runtime.Store = lambda url: store  # type: ignore[assignment,misc]
-        Store.upgrade = lambda self: None  # type: ignore[method-assign]
-        empty = sqlite3.connect(":memory:")
+        store.close()
         with closing(sqlite3.connect(path)) as made:
             made.backup(empty)
-        # What a schedule leaves is little; to look for it as often as usual takes a tenth longer.
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 100)
-        for seed in seeds:
-            with closing(sqlite3.connect(path)) as emptied:
-                empty.backup(emptied)
-            print(json.dumps(run(seed, store)), flush=True)
+    # Its one connection, which no kill ends: nothing here has to survive the machine.
+    event.listen(store._db._engine, "do_connect", lambda *_: memory)
+    runtime.Store = lambda url: store  # type: ignore[assignment,misc]
+    Store.upgrade = lambda self: None  # type: ignore[method-assign]
+    # What a schedule leaves is little; to look for it as often as usual takes a tenth longer.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+    for seed in seeds:
+        empty.backup(memory)
+        print(json.dumps(run(seed, store)), flush=True)
 
 
 if __name__ == "__main__":

@@ -63,12 +63,6 @@ class Soon:
     def cancelled(self) -> bool:
         return self._cancelled
 
-    def _run(self) -> None:
-        try:
-            self._context.run(self._callback, *self._args)
-        except Exception:  # of a task that was killed, as in the loop's exception handler
-            return
-
 
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop that skips the time in which nothing happens; what others do in threads it does at
@@ -120,8 +114,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 raise AssertionError("everybody waits for ever")
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not handle.cancelled():
-                    handle._run()
+                if handle._cancelled:
+                    continue
+                try:
+                    handle._context.run(handle._callback, *handle._args)
+                except Exception:  # of a task that was killed, as in the exception handler
+                    continue
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         done = self.create_future()
@@ -138,18 +136,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         class Clock:
             @staticmethod
             def now(zone: tzinfo) -> datetime:
-                return (BEGIN + timedelta(seconds=loop.now)).astimezone(zone)
+                now = BEGIN + timedelta(seconds=loop.now)
+                return now if zone is BEGIN.tzinfo else now.astimezone(zone)
 
         return Clock
 
 
-def pause(seconds: float) -> asyncio.Future[None]:
-    """`asyncio.sleep` without its detours."""
+async def pause(seconds: float) -> None:
+    """`asyncio.sleep` without its detours, and without a turn of the loop where this one is next
+    anyway."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    over: asyncio.Future[None] = loop.create_future()
-    heapq.heappush(loop._timers, (loop.now + seconds, next(loop._order), over))
-    return over
+    when, timers = loop.now + seconds, loop._timers
+    if not loop._ready and (not timers or when < timers[0][0]):  # type: ignore[attr-defined]
+        loop.now = when
+        return
+    over: asyncio.Future[None] = asyncio.Future(loop=loop)
+    heapq.heappush(timers, (when, next(loop._order), over))
+    await over
 
 
 def _task(loop: asyncio.AbstractEventLoop, work: Any, **more: Any) -> asyncio.Task[Any]:

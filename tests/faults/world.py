@@ -92,13 +92,18 @@ class World:
     faults: list[int] = field(default_factory=list)
     fault: Callable[[], None] = lambda: None
     broken: list[str] = field(default_factory=list)  # what no fault explains
-    story: list[str] = field(default_factory=list)
+    told: list[tuple[datetime, int, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
 
     def say(self, text: str) -> None:
-        self.story.append(f"{utcnow():%M:%S.%f} step {self.steps}: {text}")
+        self.told.append((utcnow(), self.steps, text))
+
+    @property
+    def story(self) -> list[str]:
+        """What happened, line by line."""
+        return [f"{at:%M:%S.%f} step {step}: {text}" for at, step, text in self.told]
 
     async def step(self) -> None:
         """A moment at which anything may be killed, whoever takes the step included."""
