@@ -14,6 +14,8 @@ from .devices import (
 )
 from .driver import Absence, Absent
 from .nvml import Nvml
+from .owners import Whose
+from .questions import Process
 from .state import Answer, Failed, Known, NotSupported, known
 from .usage import ContainerUsage, DeviceUsage, PartUsage, Unattributed, Usage, Utilisation
 
@@ -35,8 +37,10 @@ __all__ = [
     "NotSupported",
     "Nvml",
     "PartUsage",
+    "Process",
     "Unattributed",
     "Usage",
     "Utilisation",
+    "Whose",
     "known",
 ]

@@ -150,6 +150,8 @@ class Driver:
             return function(*arguments)
         except self._nvml.NVMLError as error:
             raise _failure(_name(error)) from error
+        except UnicodeDecodeError as error:  # a name that the driver garbled
+            raise NvmlFailure(type(error).__name__) from error
 
     def ask(self, convert: Callable[[Any], T], name: str, *arguments: object) -> Answer[T]:
         """The call's result by `convert`, or why there is none.

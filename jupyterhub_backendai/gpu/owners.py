@@ -36,7 +36,8 @@ class Owner:
 class Processes:
     """The machine's processes, at one moment: made before the driver is asked for its list.
 
-    A process that is younger than that is not the one that the driver spoke of.
+    A process that is younger than that is not the one that the driver spoke of, or came too late
+    for this reading.
     """
 
     def __init__(self, proc: Path, containers: Collection[str] = ()) -> None:

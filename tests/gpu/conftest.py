@@ -69,7 +69,7 @@ class Fake:
     def rules(self, *rules: str) -> None:
         """The same machine, with these rules and no others."""
         new = self._path.with_suffix(".new")
-        new.write_text("\n".join([self.machine, *rules]))
+        new.write_text("\n".join([self.machine, *rules]), errors="surrogateescape")
         new.replace(self._path)
 
     def change(self, old: str, new: str) -> None:
@@ -136,11 +136,11 @@ async def nvml(fake: Fake, proc: Proc, cgroup: Path) -> AsyncIterator[Nvml]:
 
 
 @pytest.fixture
-def read_elsewhere(fake: Fake, tmp_path: Path) -> Callable[[Path | None], Any]:
+def read_elsewhere(fake: Fake) -> Callable[[Path], Any]:
     """Inventory and usage as read by another process, which finds the library in that folder."""
 
-    def read(folder: Path | None) -> Any:
-        environment = {**os.environ, "LD_LIBRARY_PATH": str(folder or tmp_path)}
+    def read(folder: Path) -> Any:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(folder)}
         done = subprocess.run(
             [sys.executable, "-c", READ], env=environment, check=True, capture_output=True
         )

@@ -31,12 +31,13 @@ enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, 
 typedef unsigned long long u64;
 
 static const struct { const char *name; int code; } ERRORS[] = {
-    {"Uninitialized", 1}, {"InvalidArgument", 2}, {"NotSupported", 3}, {"NoPermission", 4}, {"NotFound", 6},
-    {"InsufficientSize", 7}, {"InsufficientPower", 8}, {"DriverNotLoaded", 9}, {"Timeout", 10}, {"IrqIssue", 11},
-    {"LibraryNotFound", 12}, {"FunctionNotFound", 13}, {"CorruptedInforom", 14}, {"GpuIsLost", 15},
-    {"ResetRequired", 16}, {"OperatingSystem", 17}, {"LibRmVersionMismatch", 18}, {"InUse", 19}, {"Memory", 20},
-    {"NoData", 21}, {"InsufficientResources", 23}, {"ArgumentVersionMismatch", 25}, {"Deprecated", 26},
-    {"NotReady", 27}, {"GpuNotFound", 28}, {"InvalidState", 29}, {"Unknown", 999},
+    {"Uninitialized", 1}, {"InvalidArgument", 2}, {"NotSupported", 3}, {"NoPermission", 4},
+    {"AlreadyInitialized", 5}, {"NotFound", 6}, {"InsufficientSize", 7}, {"InsufficientPower", 8},
+    {"DriverNotLoaded", 9}, {"Timeout", 10}, {"IrqIssue", 11}, {"LibraryNotFound", 12}, {"FunctionNotFound", 13},
+    {"CorruptedInforom", 14}, {"GpuIsLost", 15}, {"ResetRequired", 16}, {"OperatingSystem", 17},
+    {"LibRmVersionMismatch", 18}, {"InUse", 19}, {"Memory", 20}, {"NoData", 21}, {"VgpuEccNotSupported", 22},
+    {"InsufficientResources", 23}, {"FreqNotSupported", 24}, {"ArgumentVersionMismatch", 25}, {"Deprecated", 26},
+    {"NotReady", 27}, {"GpuNotFound", 28}, {"InvalidState", 29}, {"ResetTypeNotSupported", 30}, {"Unknown", 999},
 };
 
 struct process { unsigned pid; u64 bytes; int mps; };
@@ -76,10 +77,19 @@ static int error_code(const char *name) {
     abort();
 }
 
+/* The next free place of an array. */
+#define ADD(array, n) (full((n) >= (int)(sizeof(array) / sizeof *(array))), &(array)[(n)++])
+
+static void full(int yes) {
+    if (!yes) return;
+    fprintf(stderr, "fake_nvml: more than there is room for\n");
+    abort();
+}
+
 static u64 amount(const char *word) { return strcmp(word, "unknown") ? strtoull(word, NULL, 10) : ~0ULL; }
 
 static void parse_rule(const char *line, int hang) {
-    struct rule *rule = &world.rules[world.n_rules++];
+    struct rule *rule = ADD(world.rules, world.n_rules);
     char error[80] = "", key[3][16] = {"", "", ""}, value[3][96] = {"", "", ""};
     rule->hang = hang;
     rule->times = -1;
@@ -107,12 +117,12 @@ static int parse_device(struct device *d, const char *word, const char *line) {
     else if (!strcmp(word, "norows")) d->norows = 1;
     else if (!strcmp(word, "process") || !strcmp(word, "mps")) {
         sscanf(line, "%*s %llu %95s", &x, b);
-        d->processes[d->n_processes++] = (struct process){(unsigned)x, amount(b), *word == 'm'};
+        *ADD(d->processes, d->n_processes) = (struct process){(unsigned)x, amount(b), *word == 'm'};
     } else if (!strcmp(word, "sample")) {
         sscanf(line, "%*s %llu %llu %llu", &x, &y, &z);
-        d->samples[d->n_samples++] = (struct sample){(unsigned)x, y, (unsigned)z};
+        *ADD(d->samples, d->n_samples) = (struct sample){(unsigned)x, y, (unsigned)z};
     } else if (!strcmp(word, "limits")) {
-        struct limit *l = &d->limits[d->n_limits++];
+        struct limit *l = ADD(d->limits, d->n_limits);
         sscanf(line, "%*s %255s %llu %llu %llu", a, &l->soft, &l->hard, &l->used);
         strcpy(l->cgroup, a);
     } else return 0;
@@ -130,10 +140,10 @@ static void parse(char *from) {
         else if (!strcmp(word, "stale")) { sscanf(line, "%*s %79s", error); world.stale = error_code(error); }
         else if (!strcmp(word, "fail") || !strcmp(word, "hang")) parse_rule(line, *word == 'h');
         else if (!strcmp(word, "gpu")) {
-            gpu = d = &world.devices[world.n_devices++];
+            gpu = d = ADD(world.devices, world.n_devices);
             sscanf(line, "%*s %95s %95[^\n]", d->uuid, d->name);
         } else if (!strcmp(word, "part")) {
-            d = &world.devices[world.n_devices++];
+            d = ADD(world.devices, world.n_devices);
             d->parent = gpu;
             sscanf(line, "%*s %95s %u %u %u %u %95[^\n]", d->uuid, &d->slot, &d->sms, &d->gi, &d->ci, d->name);
         } else if (!d || !parse_device(d, word, line)) {

@@ -233,6 +233,11 @@ async def test_a_compute_mode_that_nobody_knows(fake: Fake, nvml: Nvml) -> None:
     assert (await device(nvml, L40S)).compute_mode == Failed("Mode9")
 
 
+async def test_a_name_that_is_no_text(fake: Fake, nvml: Nvml) -> None:
+    fake.change("NVIDIA L40S", "NVIDIA \udcff")
+    assert (await device(nvml, L40S)).name == Failed("UnicodeDecodeError")
+
+
 async def test_a_machine_without_devices(fake: Fake, nvml: Nvml) -> None:
     fake.set(SYSTEM)
     inventory = await nvml.inventory()
@@ -280,6 +285,14 @@ async def test_memory_limits_where_they_answer_for_our_own_cgroup(
     first, second = inventory.devices
     assert first.features.memory_limits == Known(True)
     assert second.features.memory_limits == Failed("NotFound")
+
+
+async def test_memory_limits_where_our_own_cgroup_is_the_root(
+    fake: Fake, nvml: Nvml, proc: Proc, cgroup: Path
+) -> None:
+    proc.write("self/cgroup", "0::/\n")
+    fake.change("busy 37 12", f"busy 37 12\nlimits {cgroup} 0 0 0")
+    assert (await device(nvml, L40S)).features.memory_limits == Known(True)
 
 
 async def test_memory_limits_need_cgroup_v2(nvml: Nvml, cgroup: Path) -> None:
