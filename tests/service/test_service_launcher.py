@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from html import unescape
 from urllib.parse import urlencode
 
 import pytest
 
-from jupyterhub_backendai.service.pages.launcher import verdict_of
+from jupyterhub_backendai.model.spec import MAX_VARIABLES
+from jupyterhub_backendai.service.pages.launcher import MOST_FIELDS, verdict_of
 from jupyterhub_backendai.service.schemas import Outlook
 from jupyterhub_backendai.store import Filter
 
@@ -170,3 +172,41 @@ async def test_a_token_without_the_scope_launches_nothing(service: Running, who:
 async def test_too_large_a_form(service: Running) -> None:
     reply = await post(service, "alice", command="x" * 1024 * 1024)
     assert reply.status == 413
+
+
+async def test_no_more_rows_come_back_than_a_session_may_have(service: Running) -> None:
+    await until_open(service)
+    variables = [("env_name", f"{i}!") for i in range(300)] + [("env_value", "x")] * 300
+    folders = [("new_folder", f"folder-{i}") for i in range(300)]
+    for fill in ("again", "owner"):
+        body = urlencode([*FORM.items(), *variables, *folders, ("fill", fill)])
+        reply = await service.call("POST", "launch", "alice", data=body, headers=HEADERS)
+        assert reply.status == 200
+        assert reply.json.count("bk-envrow") <= MAX_VARIABLES + 2  # with two blank ones
+        assert f'id="bk-env-{MAX_VARIABLES - 1}"' in reply.json
+        assert "folder-100" not in reply.json
+        assert "There can be at most 100 variables. Those after that are left out." in reply.json
+        assert "There can be at most 100 folders. Those after that are left out." in reply.json
+
+
+async def test_a_form_of_too_many_fields(service: Running) -> None:
+    await until_open(service)
+    body = urlencode([("env_name", "A")] * (MOST_FIELDS + 1))
+    reply = await service.call("POST", "launch", "alice", data=body, headers=HEADERS)
+    assert reply.status == 400
+    assert "A form has at most 1000 fields." in reply.json
+
+
+async def test_a_user_is_given_two_forms_at_a_time(service: Running) -> None:
+    await until_open(service)
+    bodies = [urlencode({**FORM, "fill": "again"})] * 6
+
+    async def post(who: str, body: str) -> int:
+        return (await service.call("POST", "launch", who, data=body, headers=HEADERS)).status
+
+    own, other = await asyncio.gather(
+        asyncio.gather(*(post("alice", body) for body in bodies)), post("bob", bodies[0])
+    )
+    assert set(own) == {200, 429}
+    assert other == 200
+    assert await post("alice", bodies[0]) == 200

@@ -7,8 +7,10 @@ review.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -26,6 +28,7 @@ from ..auth import READ, START
 from ..base import MAX_BODY, Refused
 from ..calls.sessions import find
 from ..launching import context_of, launch
+from ..places import Places
 from ..schemas import Outlook
 from .base import Page
 from .words import span
@@ -34,13 +37,34 @@ PARTS = {"recent": "backendai/pages/recent.html"}
 VERDICT = "verdict"
 _NONE: tuple[FieldError, ...] = ()
 SIGNED_OUT = {"not_signed_in", "xsrf"}
-MOST_FIELDS = 5000
+MOST_FIELDS = 1000
+MOST_OWN, MOST_FORMS = 2, 200  # forms that one user is given at a time, and all of them
 MOST_OFFERED = 30  # sessions to wait for that can be ticked; any other is named
 # Of the address, and no field: which step is open, and whose values are filled in.
 STEP, AGAIN, LIKE = "step", "again", "like"
 FROM_LINK = "These values come from a link. Check them; nothing starts until you press Launch."
 MOST_TOLD = 10  # of several launched at once, of which notes tell
 FROM_BEFORE = "As it was launched before. Check it; nothing starts until you press Launch."
+
+
+class Turns:
+    """Who is given the form. It is the heaviest page by far, made on the event loop, so that they
+    are made one after the other, and what else waits for the loop comes between."""
+
+    def __init__(self) -> None:
+        told = "You open this page more than once at a time. Try again in a moment."
+        self._places = Places(MOST_OWN, MOST_FORMS, "too_many_forms", told)
+        self._one = asyncio.Lock()
+
+    def place(self, user: str) -> AbstractContextManager[None]:
+        """A place among those who are given it. Raises `Refused`."""
+        return self._places.one(user)
+
+    async def make(self, form: Callable[[], None]) -> None:
+        """Has `form` make and write it, in turn."""
+        async with self._one:
+            form()
+            await asyncio.sleep(0)
 
 
 class LaunchPage(Page):
@@ -61,9 +85,10 @@ class LaunchPage(Page):
         if self.part:
             self.write_page("backendai/pages/launcher.html", PARTS, launches=await self._recent())
             return
-        filled = await self._proposed()
-        filled, context = await self._checked(filled, check=True)
-        await self._show(filled, context, proposed=bool(filled.note))
+        with self._place():
+            filled = await self._proposed()
+            filled, context = await self._checked(filled, check=True)
+            await self._show(filled, context, proposed=bool(filled.note))
 
     async def post(self) -> None:
         form = self._typed = self._form()
@@ -87,17 +112,22 @@ class LaunchPage(Page):
         except RequestError as error:
             errors, status = error.errors, error.status
         typed = Filled(spec, dict(form) if quick is None else None, errors)
-        filled, context = await self._checked(typed, check=form.get("fill") == ["again"])
-        self.set_status(status)
-        await self._show(filled, context)
+        with self._place():
+            filled, context = await self._checked(typed, check=form.get("fill") == ["again"])
+            self.set_status(status)
+            await self._show(filled, context)
 
     def _form(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         try:
             text = self.body().decode()
-            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
         except ValueError:
             raise Refused(400, "bad_request", "The request cannot be read.") from None
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            told = f"A form has at most {MOST_FIELDS} fields."
+            raise Refused(400, "too_many_fields", told) from None
         for name, value in pairs:
             found.setdefault(name, []).append(value)
         return found
@@ -167,10 +197,16 @@ class LaunchPage(Page):
             viewer=self.caller.name,
             service={**await self._more(context), "proposed": proposed, "step": self._step},
         )
-        self.show(
-            "backendai/pages/launcher.html", self.caller, view=view, owner=context.user,
-            view_json=json_for_script(view), launches=await self._recent(),
+        launches = await self._recent()
+        await self.service.launchers.make(
+            lambda: self.show(
+                "backendai/pages/launcher.html", self.caller, view=view, owner=context.user,
+                view_json=json_for_script(view), launches=launches,
+            )
         )  # fmt: skip
+
+    def _place(self) -> AbstractContextManager[None]:
+        return self.service.launchers.place(self.caller.name)
 
     @property
     def _step(self) -> int | None:
