@@ -26,6 +26,7 @@ from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
+from .launching import Once
 from .life import Life
 from .pages.admin import AdminPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
@@ -88,7 +89,7 @@ class Service:
         self.estimates = Estimates()
         self.feed = Feed()
         self.streams, self.logs = stream_places(), log_places()
-        self.launchers = Turns()
+        self.launchers, self.once = Turns(), Once()
         self.runner = Runner()
         self._opening: asyncio.Task[None] | None = None
 

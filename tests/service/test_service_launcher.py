@@ -210,3 +210,42 @@ async def test_a_user_is_given_two_forms_at_a_time(service: Running) -> None:
     assert set(own) == {200, 429}
     assert other == 200
     assert await post("alice", bodies[0]) == 200
+
+
+def ticket_of(page: str) -> str:
+    return page.split('name="ticket" value="')[1].split('"')[0]
+
+
+async def test_a_form_that_is_posted_twice_is_launched_once(service: Running) -> None:
+    await until_open(service)
+    page = (await service.call("GET", "launch", "alice")).json
+    ticket = ticket_of(page)
+    assert len(ticket) > 20
+    both = await asyncio.gather(
+        *(post(service, "alice", name="only-one", ticket=ticket) for _ in range(2))
+    )
+    later = await post(service, "alice", name="only-one", ticket=ticket)
+    assert {reply.status for reply in (*both, later)} == {303}
+    assert len({reply.headers["Location"] for reply in (*both, later)}) == 1
+    assert names(service).count("only-one") == 1
+
+
+async def test_another_form_is_another_launch(service: Running) -> None:
+    """One that was changed, another page's, and another user's with the same ticket."""
+    await until_open(service)
+    before = len(names(service, "bob"))
+    tickets = [ticket_of((await service.call("GET", "launch", "alice")).json) for _ in range(2)]
+    for who, ticket in [("alice", tickets[0]), ("alice", tickets[1]), ("bob", tickets[0])]:
+        assert (await post(service, who, ticket=ticket, count="2")).status == 303
+    changed = await post(service, "alice", ticket=tickets[0], count="2", name="changed")
+    assert changed.status == 303
+    assert names(service).count("changed-1") == 1
+    assert len(names(service, "bob")) == before + 2
+
+
+async def test_a_form_that_was_refused_may_come_again(service: Running) -> None:
+    form = {"type": "batch", "command": "true", "ticket": "again", "depends_on_names": "first-one"}
+    assert (await post(service, "alice", **form)).status == 400
+    first = {"type": "batch", "command": "true", "name": "first-one"}
+    assert (await post(service, "alice", **first)).status == 303
+    assert (await post(service, "alice", **form)).status == 303

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -102,11 +104,7 @@ class LaunchPage(Page):
             return
         try:
             if "fill" not in form:
-                context = await self._context(spec)
-                sessions = await launch(self.site, self.caller, spec, context)
-                ids = ",".join(session.id for session in sessions[:MOST_TOLD])
-                first = f"#s-{sessions[0].id}"
-                self.redirect(f"{self.hub_auth.base_url}?launched={ids}{first}", status=303)
+                self.redirect(await self._launched(form, spec), status=303)
                 return
             errors, status = _NONE, 200
         except RequestError as error:
@@ -116,6 +114,20 @@ class LaunchPage(Page):
             filled, context = await self._checked(typed, check=form.get("fill") == ["again"])
             self.set_status(status)
             await self._show(filled, context)
+
+    async def _launched(self, form: Form, spec: Mapping[str, Any]) -> str:
+        """Launches what was posted, unless this very form was; where that leads. What was changed
+        in a form since is another."""
+
+        async def work() -> str:
+            sessions = await launch(self.site, self.caller, spec, await self._context(spec))
+            ids = ",".join(session.id for session in sessions[:MOST_TOLD])
+            return f"{self.hub_auth.base_url}?launched={ids}#s-{sessions[0].id}"
+
+        if not any(form.get("ticket", ())):
+            return await work()
+        sent = sha256(repr(sorted(form.items())).encode()).digest()
+        return await self.service.once.launch(self.caller.name, sent, work)
 
     def _form(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
@@ -195,6 +207,7 @@ class LaunchPage(Page):
         view = filled.in_view(
             await options_view(self.site, context),
             viewer=self.caller.name,
+            ticket=secrets.token_urlsafe(16),
             service={**await self._more(context), "proposed": proposed, "step": self._step},
         )
         launches = await self._recent()
