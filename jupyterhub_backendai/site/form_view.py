@@ -42,7 +42,8 @@ class Filled:
     def cut(self) -> Filled:
         """The same with no more rows than a session may have, and an error that says so where some
         are left out. A form's rows cost time to make, and whoever sends it can write any number."""
-        spec, fields, errors = dict(self.spec), self.fields and dict(self.fields), self.errors
+        spec, errors = dict(self.spec), self.errors
+        fields = None if self.fields is None else dict(self.fields)
         for setting, what, most, names in _ROWS:
             rows, values = spec.get(setting), [(fields or {}).get(name, []) for name in names]
             many = len(rows) if isinstance(rows, (list, tuple, dict)) else 0
