@@ -61,6 +61,9 @@ class HistoryListPage(SessionPage):
             db(store.history_page, session.id, limit=0),
             db(store.moves, session.id),
         )  # fmt: skip
+        if (last := query.within(total)) != query:
+            query = last
+            rows, total = await db(store.history_page, session.id, query.wanted, **query.part())
         here = self.page_of(session, "history")
         self.write_page(
             "backendai/pages/history.html", HISTORY,

@@ -20,12 +20,13 @@ from .lists import ListSettings
 
 Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
+    "began_at", "-began_at",
 ]  # fmt: skip
 PARTS = {"list": "backendai/pages/sessions_list.html"}
 _WHAT = [("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", "")]
 _COLUMNS = {  # by state: title, class, what it is sorted by
-    "live": [*_WHAT, ("Elapsed", "took", "submitted_at"), ("Ends", "ends", "")],
-    "over": [*_WHAT, ("Ran for", "took", "ended_at")],
+    "live": [*_WHAT, ("Since", "took", "began_at"), ("Ends", "ends", "")],
+    "over": [*_WHAT, ("Ended", "took", "ended_at")],
 }
 _STATES = {"live": LIVE, "over": FINAL}
 _WAITS = frozenset({Status.PENDING})
@@ -73,6 +74,10 @@ class SessionsPage(Page):
             left_to(site, self.caller) if mine else _nothing(),
             db(store.launches, self.caller.name) if mine else _nothing(),
         )  # fmt: skip
+        if (last := query.within(total)) != query:
+            query = last
+            wanted = query.wanted(owner, _STATES[query.state])
+            sessions, total = await db(store.list_sessions, wanted, **query.part())
         service = self.hub_auth.base_url
         counts = {query.state: total, rest: others}
         self.write_page(
@@ -87,6 +92,7 @@ class SessionsPage(Page):
             groups=[group.name for group in site.catalog.resource_groups],
             launch_url=self.launch_url,
             filtered=bool(query.name or query.type or query.resource_group),
+            unfiltered=ListQuery(state=query.state, owner=query.owner).address(service),
             tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
@@ -133,5 +139,5 @@ def _tabs(
         yield {
             "title": title, "count": counts[state], "here": state == query.state,
             "waiting": waiting if state == "live" else 0,
-            "href": ListQuery(state=state, owner=query.owner).address(service),
+            "href": query.address(service, state=state, page=1, sort=None),
         }  # fmt: skip
