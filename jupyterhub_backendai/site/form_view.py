@@ -49,9 +49,10 @@ class Filled:
             many = len(rows) if isinstance(rows, (list, tuple, dict)) else 0
             if max(many, *map(len, values)) <= most:
                 continue
-            if many > most:
-                kept = list(rows.items() if isinstance(rows, dict) else rows)[:most]
-                spec[setting] = dict(kept) if isinstance(rows, dict) else kept
+            if isinstance(rows, dict):
+                spec[setting] = dict(list(rows.items())[:most])
+            elif isinstance(rows, (list, tuple)):
+                spec[setting] = rows[:most]
             if fields:
                 fields |= {name: fields[name][:most] for name in names if name in fields}
             text = f"There can be at most {most} {what}. Those after that are left out."
