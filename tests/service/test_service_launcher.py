@@ -245,7 +245,7 @@ async def test_another_form_is_another_launch(service: Running) -> None:
 
 async def test_a_form_that_was_refused_may_come_again(service: Running) -> None:
     form = {"type": "batch", "command": "true", "ticket": "again", "depends_on_names": "first-one"}
-    assert (await post(service, "alice", **form)).status == 400
+    assert (await post(service, "alice", "launch", {}, **form)).status == 400
     first = {"type": "batch", "command": "true", "name": "first-one"}
-    assert (await post(service, "alice", **first)).status == 303
-    assert (await post(service, "alice", **form)).status == 303
+    assert (await post(service, "alice", "launch", {}, **first)).status == 303
+    assert (await post(service, "alice", "launch", {}, **form)).status == 303

@@ -155,3 +155,20 @@ async def test_what_an_address_cannot_mean_is_left_out(service: Running) -> None
         assert (page.status, "odd-address" in page.json) == (200, True), query
         history = await service.call("GET", f"sessions/{session['id']}/history?{query}", "alice")
         assert (history.status, rows_of(history.json)) == (200, "1 to 1 of 1"), query
+
+
+async def test_you_are_who_reads_it(service: Running) -> None:
+    """A session's reason, wherever it is shown; the API has it as it is kept."""
+    await until_open(service)
+    session = await launch(service, "mate", {"name": "whose-words"})
+    await service.call("DELETE", f"api/sessions/{session['id']}", "mate")
+    own = f"sessions/{session['id']}"
+    pages = ["?state=over&owner=mate", own, f"{own}/history"]
+    for who, said in (("mate", "You ended it."), ("admin", "mate ended it.")):
+        for path in (*pages, *(["notices"] if who == "mate" else [])):
+            page = (await service.call("GET", path, who)).json
+            row = page.split("whose-words", 1)[1]
+            assert said in row, (who, path)
+            assert ("You ended it." in row) is (who == "mate"), (who, path)
+    kept = await service.call("GET", f"api/sessions/{session['id']}", "mate")
+    assert kept.json["reason"] == "mate ended it."

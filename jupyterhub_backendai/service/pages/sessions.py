@@ -17,6 +17,7 @@ from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
 from .lists import ListSettings
+from .words import session_to
 
 Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
@@ -82,7 +83,8 @@ class SessionsPage(Page):
         counts = {query.state: total, rest: others}
         self.write_page(
             "backendai/pages/sessions.html", PARTS,
-            query=query, sessions=sessions, left=left, **query.pages(service, total),
+            query=query, sessions=[session_to(self.caller.name, one) for one in sessions],
+            left=left, **query.pages(service, total),
             events=EVERYBODY if owner is None else "" if mine else owner,
             pinned=[launch for launch in launches if launch.pinned],
             recent=[launch for launch in launches if not launch.pinned],
