@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from html import unescape
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from jupyterhub_backendai.model.spec import MAX_VARIABLES
 from jupyterhub_backendai.service.pages.launcher import MOST_FIELDS, verdict_of
 from jupyterhub_backendai.service.schemas import Outlook
+from jupyterhub_backendai.site.form_rules import FORM_FIELDS
 from jupyterhub_backendai.store import Filter
 
 from .running import Reply, Running, until_open
@@ -249,3 +252,48 @@ async def test_a_form_that_was_refused_may_come_again(service: Running) -> None:
     first = {"type": "batch", "command": "true", "name": "first-one"}
     assert (await post(service, "alice", "launch", {}, **first)).status == 303
     assert (await post(service, "alice", "launch", {}, **form)).status == 303
+
+
+async def test_an_empty_list_of_somebody_leads_to_a_launch_for_them(service: Running) -> None:
+    await until_open(service)
+    service.hub.add("nobody & co")
+    page = (await service.call("GET", "?owner=nobody+%26+co", "admin")).json
+    assert "START for nobody &amp; co" in page
+    link = unescape(page.split("START for nobody")[0].rsplit('href="', 1)[1].split('"')[0])
+    form = await service.call("GET", link.removeprefix("/services/backendai/"), "admin")
+    assert "Start a session for nobody &amp; co" in form.json
+    assert 'name="owner" value="nobody &amp; co"' in form.json
+    for who, path in (("watcher", "?owner=nobody+%26+co"), ("admin", "?name=none&owner=*")):
+        page = (await service.call("GET", path, who)).json
+        assert "START for" not in page
+
+
+async def test_who_may_not_act_for_somebody_is_told_so_by_the_form(service: Running) -> None:
+    await until_open(service)
+    form = await service.call("GET", "launch?for=bob", "alice")
+    assert "You can do this for yourself only." in form.json
+    assert "for bob</h1>" not in form.json
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("command=x&env_name=A&env_value=b", "left out: command, env_name, env_value."),
+        ("command=x&Call+0800+now=1", "left out: command and 1 other."),
+        ("Call+0800=1&evil=2&also.evil=3", "left out: 3 others."),
+    ],
+)
+async def test_a_link_does_not_speak_through_names(service: Running, query: str, told: str) -> None:
+    await until_open(service)
+    page = (await service.call("GET", f"launch?cpu=1&{query}", "alice")).json
+    note = unescape(page.split('id="bk-note"')[1].split("</div></div>")[0])
+    assert told in note
+    assert "0800" not in note
+    assert "evil" not in note
+
+
+def test_the_form_s_fields_are_those_of_its_script() -> None:
+    script = Path("share/static/backendai/launcher/fields.js").read_text()
+    (names,) = re.findall(r"^const FIELDS = /\^\((.*)\)\$/;$", script, re.MULTILINE)
+    found = {name.removesuffix(r"\..+") for name in names.split("|")}
+    assert found == FORM_FIELDS

@@ -22,7 +22,7 @@ from ...model.resolve import Context, resolve
 from ...model.secrets import blanked
 from ...model.status import LIVE
 from ...site.form import Form, in_a_link, quick_start, spec_from_form
-from ...site.form_rules import AHEAD, IN_LINE
+from ...site.form_rules import AHEAD, FORM_FIELDS, IN_LINE
 from ...site.form_view import Filled, json_for_script
 from ...site.options import options_view, summary
 from ...store import Filter, Launch, Session
@@ -42,8 +42,8 @@ SIGNED_OUT = {"not_signed_in", "xsrf"}
 MOST_FIELDS = 1000
 MOST_OWN, MOST_FORMS = 2, 200  # forms that one user is given at a time, and all of them
 MOST_OFFERED = 30  # sessions to wait for that can be ticked; any other is named
-# Of the address, and no field: which step is open, and whose values are filled in.
-STEP, AGAIN, LIKE = "step", "again", "like"
+# Of the address, and no field: which step is open, whose values are filled in, who it is for.
+STEP, AGAIN, LIKE, FOR = "step", "again", "like", "for"
 FROM_LINK = "These values come from a link. Check them; nothing starts until you press Launch."
 MOST_TOLD = 10  # of several launched at once, of which notes tell
 FROM_BEFORE = "As it was launched before. Check it; nothing starts until you press Launch."
@@ -89,7 +89,7 @@ class LaunchPage(Page):
             return
         with self._place():
             filled = await self._proposed()
-            filled, context = await self._checked(filled, check=True)
+            filled, context = await self._checked(filled, check=bool(filled.note))
             await self._show(filled, context, proposed=bool(filled.note))
 
     async def post(self) -> None:
@@ -162,13 +162,15 @@ class LaunchPage(Page):
             session = await find(self.site, self.caller, like[0], READ)
             return self._again(self._of_owner(session))
         fields = in_a_link(query)
-        known = {*fields, STEP, *self.not_settings}
-        left = sorted({name.partition(".")[0] for name in query} - known)
+        if not fields and (owner := query.get(FOR)):
+            return Filled({"owner": owner[0]})
+        known = {*fields, STEP, FOR, *self.not_settings}
+        left = _left_out({name.partition(".")[0] for name in query} - known)
         if not fields:
             return Filled({})
         note = FROM_LINK
         if left and STEP not in query:
-            note += f" A link cannot set all of it, so this is left out: {', '.join(left)[:200]}."
+            note += f" A link cannot set all of it, so this is left out: {left}."
         return Filled(spec_from_form(fields), fields, note=note)
 
     def _of_owner(self, session: Session) -> Mapping[str, Any] | None:
@@ -232,15 +234,12 @@ class LaunchPage(Page):
         sessions, _ = await self.site.db(self.site.store.list_sessions, wanted, limit=MOST_OFFERED)
         policy = context.policy
         return {
-            "acts_for_others": self.caller.may_for_somebody(START) and self._others(),
+            "acts_for_others": self.acts_for_others,
             "priority": {"own": policy.priority, "most": policy.highest_priority},
             "sessions": [
                 {"id": s.id, "name": s.name, "status": s.status.value.lower()} for s in sessions
             ],
         }
-
-    def _others(self) -> bool:
-        return self.caller.may_all(START) or self.caller.may_for_groups(START)
 
     async def _launches(self) -> list[Launch]:
         """Recent launches of who looks, whoever the form is for."""
@@ -297,6 +296,15 @@ class LaunchPage(Page):
 
 # A launch is known by the rest of it: these say nothing, or are another session's by now.
 _NOT_TOLD = frozenset({"name", "count", "owner", "depends_on", "batch", "type", "priority"})
+
+
+def _left_out(names: set[str]) -> str:
+    """Names of what a link cannot set, and how many are no field: whoever wrote the link chose
+    those, and they are no words of ours."""
+    fields = sorted(names & FORM_FIELDS)
+    rest = len(names - FORM_FIELDS)
+    others = f"{rest} {'other' if rest == 1 else 'others'}" if rest else ""
+    return " and ".join(filter(None, (", ".join(fields), others)))
 
 
 def _errors(spec: Mapping[str, Any], context: Context) -> tuple[FieldError, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from pydantic import Field
 
@@ -16,6 +17,7 @@ from ..auth import READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
+from .launcher import FOR
 from .lists import ListSettings
 from .words import session_to
 
@@ -92,13 +94,19 @@ class SessionsPage(Page):
             can_end=query.state == "live" and any(self.may_end(session) for session in sessions),
             may_end=self.may_end,
             groups=[group.name for group in site.catalog.resource_groups],
-            launch_url=self.launch_url,
+            launch_url=self.launch_url, start_url=self._start_url(owner),
             filtered=bool(query.name or query.type or query.resource_group),
             unfiltered=ListQuery(state=query.state, owner=query.owner).address(service),
             tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
         )  # fmt: skip
+
+    def _start_url(self, owner: str | None) -> str:
+        """Where a session is launched for whom the list is of; empty where that may not be."""
+        if owner in (None, self.caller.name):
+            return self.launch_url
+        return f"{self.launch_url}?{urlencode({FOR: owner})}" if self.acts_for_others else ""
 
 
 async def _nothing() -> list[Any]:
