@@ -139,7 +139,7 @@ def test_a_running_session_is_ended_through_the_hub(hub: Hub) -> None:
     assert ended.status_code == 202, ended.text
     wait_for("its end", lambda: api(hub, path, token).json()["status"] == "TERMINATED")
     history = api(hub, f"{path}/history", token).json()["items"]
-    assert any(entry["message"] == "You ended it." for entry in history)
+    assert any(entry["message"] == "carl ended it." for entry in history)
     made = next(entry for entry in history if entry["phase"] == "create")
     (waited,) = (step for step in made["sub_steps"] if step["step"] == "wait_for_server")
     assert waited["result"] == "SUCCESS"
