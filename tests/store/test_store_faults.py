@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,21 @@ def lines(process: subprocess.Popen[str], count: int) -> list[str]:
     return said
 
 
+def until_quiet(store: Store) -> None:
+    """Until nothing of a killed process goes on any more: a PostgreSQL server carries out what it
+    was sent before."""
+    busy = text(
+        "select count(*) from pg_stat_activity where datname = current_database()"
+        " and backend_type = 'client backend' and state <> 'idle' and pid <> pg_backend_pid()"
+    )
+    until = time.monotonic() + 30
+    while not store._db.is_sqlite:
+        with store._db.read() as db:
+            if not db.scalar(busy):
+                return
+        assert time.monotonic() < until, "something goes on"
+
+
 @pytest.mark.slow
 def test_two_processes_hold_no_more_than_there_is(store: Store, url: str) -> None:
     steps = 100
@@ -60,6 +76,7 @@ def test_a_killed_process_leaves_whole_rows(store: Store, url: str, seed: int) -
     with worker("churn_in_threads", url, seed) as process:
         lines(process, 40 + 17 * seed)
         process.kill()
+    until_quiet(store)
     assert not violations(store)
     if store._db.is_sqlite:
         with store._db.read() as db:
