@@ -266,6 +266,29 @@ async def test_a_log_that_is_not_kept_is_no_empty_one(sample: Sample, visit: Ope
     await expect(page.locator("#bk-lines")).to_be_hidden()
 
 
+async def test_a_long_name_is_no_wider_than_a_phone(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    long = "averylongnamewithoutanybreak" * 2 + "tillhere"
+    runs = await sample.run("alice", long, 5)
+    batch = {"type": "batch", "batch": {"command": "true"}}
+    over = await sample.run("alice", long[::-1], 5, **batch)
+    sample.end(over, "task_finished", "Its command ended.", 0)
+    waits = await sample.submit("alice", f"{long[:60]}wait", **GPU)
+    sample.place()
+    assert len(long) == 64
+    paths = ["", "?state=over", "notices", "admin", f"launch?like={over.id}"]
+    paths += [f"sessions/{s.id}{part}" for s in (runs, over) for part in ("", "/history", "/log")]
+    paths += [f"sessions/{s.id}{part}" for s in (runs, waits) for part in ("", "/end")]
+    wide = {}
+    for path in paths:
+        page = await visit(path, "admin" if path == "admin" else "alice", width=390)
+        shown = page.get_by_text(long[:20]).or_(page.get_by_text(long[:-21:-1]))
+        await expect(shown.first).to_be_attached()
+        wide[path] = await page.evaluate("document.documentElement.scrollWidth")
+        await page.context.close()
+    assert {path for path, width in wide.items() if width > 390} == set()
+
+
 async def test_somebody_elses_is_not_there(sample: Sample, visit: Open) -> None:
     sample.agents()
     session = await sample.run("alice", "mine", 5)
