@@ -58,6 +58,7 @@ class DetailPage(SessionPage):
             checks=latest_checks(session, history), events=self.events(session),
             can_end=self.may_end(session), readable=self.readable,
             can_rename=caller.may(START, session.owner, session.owner_groups),
+            may_order=caller.may_all(START),
             mine=session.owner == caller.name, page_of=self.page_of,
             environment_of=self.environment_of,
             tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,

@@ -20,6 +20,7 @@ from .lists import ListSettings
 
 Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
+    "position",
 ]  # fmt: skip
 PARTS = {"list": "backendai/pages/sessions_list.html"}
 _WHAT = [("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", "")]

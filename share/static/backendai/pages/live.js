@@ -9,7 +9,7 @@ const POLL = 7000; // ms between two looks without events
 const HIDDEN_POLL = 30000; // ms between two looks of a tab that nobody sees
 const AGAIN = 60000; // ms until events are tried again
 const SHOWN = { live: "Live", polling: "Looks every few seconds", away: "Not connected, trying again" };
-const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"]];
+const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"], ["role", "table, thead, tbody, tr, td, th"]];
 
 let soon = 0, busy = false, dirty = false, polling = 0, later = 0, source = null, told = "";
 const taken = new EventTarget();
