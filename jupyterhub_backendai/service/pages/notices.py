@@ -35,7 +35,7 @@ class NoticesPage(Page):
         self.write_page(
             "backendai/pages/notices_page.html", PARTS,
             sessions=told, title_of=title_of, server_url=self.server_url,
-            launch_url=self.launch_url,
+            terminal_url=self.terminal_url, launch_url=self.launch_url,
         )  # fmt: skip
 
 
