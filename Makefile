@@ -69,7 +69,7 @@ screenshots-with-engine: venv-test hub-image
 	@mkdir -p docs/images/pages
 	@SCREENSHOTS=docs/images/pages $(VENV)/bin/python -m pytest -q \
 	  tests/browser/pages/test_pages_access.py tests/browser/ui/test_ui_access.py
-	@SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/browser/walk/test_walk_form.py
+	@SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/browser/walk/test_walk_tutorial.py
 
 .PHONY: image
 image: ## the demo's and the tests' image (needs a Docker engine)

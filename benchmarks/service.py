@@ -6,12 +6,13 @@ A real Hub with its proxy and its service; everything goes through the proxy, wi
 
 * A hundred users launch a session in the same moment. Timed is each answer, and until when all are
   accepted. Their one machine has room for one, so that next to no container is started.
+* 2,000 sessions wait. Timed is each kind of page, until its first byte and until the last.
 * 10,000 sessions wait. Timed are 200 pages of 50 of everybody's, at places drawn at random.
 * The same list as a page for a browser: the whole page, and the part that a live page asks for.
 * 500 event streams are open and nothing changes. Told is the share of a core that it takes.
 
-Needs a Docker engine. With --json the last line is {"launches": {...}, "list_page": {...},
-"html": {...}, "streams": {...}}, in seconds and shares of a core.
+Needs a Docker engine. With --json the last line is {"launches": {...}, "pages": {...},
+"list_page": {...}, "html": {...}, "streams": {...}}, in seconds and shares of a core.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ import aiohttp
 from hubs import Hub, free_port
 
 USERS, SESSIONS, PAGES, STREAMS = 100, 10_000, 200, 500
+FEWER, LOOKS = 2_000, 40
 _CONFIG = """
 c.Authenticator.admin_users = {{"chief"}}
 c.DockerSpawner.image = "backendai-demo:latest"
@@ -103,10 +105,39 @@ async def launches(
     return {"accepted": accepted, "told": told, "median": took[len(took) // 2]}
 
 
+async def fill(api: Api, admin: dict[str, str], before: int, wanted: int) -> None:
+    """More sessions that wait."""
+    for number in range(before // 100, wanted // 100):
+        await api.launch(admin, name=f"many-{number}", count=100)
+
+
+async def pages(api: Api, admin: dict[str, str]) -> dict[str, float]:
+    """Every page at 2,000 sessions, 1,900 of them an admin's own: the median until its first byte,
+    and the 95th percentile until its last."""
+    query = {"owner": "*", "name": "many", "limit": "1"}
+    async with api.client.get(f"{api.url}/api/sessions", headers=admin, params=query) as reply:
+        session = "sessions/" + (await reply.json())["items"][0]["id"]
+    found: dict[str, float] = {}
+    for name, path in {
+        "sessions": "?owner=*", "finished": "?state=over", "session": session,
+        "log": f"{session}/log", "history": f"{session}/history",
+        "launch": "launch", "notices": "notices", "admin": "admin",
+    }.items():  # fmt: skip
+        first, last = [], []
+        for _ in range(LOOKS):
+            began = time.perf_counter()
+            async with api.client.get(f"{api.url}/{path}", headers=admin) as reply:
+                reply.raise_for_status()
+                first.append(time.perf_counter() - began)
+                assert "bk-page" in await reply.text()
+            last.append(time.perf_counter() - began)
+        found |= {f"{name}_first": sorted(first)[LOOKS // 2]}
+        found |= {f"{name}_p95": sorted(last)[LOOKS * 95 // 100]}
+    return found
+
+
 async def list_page(api: Api, admin: dict[str, str]) -> dict[str, float]:
     """Pages of a list of 10,000, one after the other."""
-    for number in range((SESSIONS - USERS) // 100):
-        await api.launch(admin, name=f"many-{number}", count=100)
     random = Random(1)
     took = sorted([await api.page(admin, random.randrange(SESSIONS - 50)) for _ in range(PAGES)])
     return {"median": took[PAGES // 2], "p95": took[PAGES * 95 // 100], "slowest": took[-1]}
@@ -147,7 +178,7 @@ async def streams(api: Api, users: list[dict[str, str]], port: int, seconds: flo
 
 
 async def run(folder: Path, seconds: float) -> dict[str, Any]:
-    """All three on one Hub."""
+    """All of them on one Hub."""
     port = free_port()
     hub = Hub("service", folder / "hub", _CONFIG.format(port=port))
     await hub.start()
@@ -161,6 +192,9 @@ async def run(folder: Path, seconds: float) -> dict[str, Any]:
             # Quiet before anything else: with nobody in line no schedule pass takes time.
             found["streams"] = {"share_of_a_core": await streams(api, users, port, seconds)}
             found["launches"] = await launches(api, users, admin)
+            await fill(api, admin, USERS, FEWER)
+            found["pages"] = await pages(api, admin)
+            await fill(api, admin, FEWER, SESSIONS)
             found["list_page"] = await list_page(api, admin)
             found["html"] = await html(api, admin)
             return found

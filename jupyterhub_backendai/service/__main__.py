@@ -15,22 +15,23 @@ from tornado.httpserver import HTTPServer
 from .app import Service
 from .handover import VARIABLE, unpack
 from .keeper import LIFE, URL
+from .life import Life
 from .listening import listen
 
 ORPHANED = 1.0  # seconds between two looks at whether our keeper is there
-BEAT = 1.0  # seconds between two signs of life for it
 
 
 async def main() -> None:
     """Serves until it is told to stop, or until the process that started it is gone."""
-    service = Service(lambda: unpack(os.environ.get(VARIABLE, "")))
+    life = Life(os.environ.pop(LIFE, ""))
+    service = Service(lambda: unpack(os.environ.get(VARIABLE, "")), life)
     server = HTTPServer(service.application(), xheaders=True)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     orphaned = asyncio.ensure_future(_until_orphaned(os.getppid(), stop))
-    life = asyncio.ensure_future(_show_life(os.environ.pop(LIFE, "")))
+    turns = asyncio.ensure_future(life.turns())  # to the end, which may take its time too
     await listen(server, os.environ[URL])
     service.start()
     await stop.wait()
@@ -39,7 +40,7 @@ async def main() -> None:
     await service.stop()
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(server.close_all_connections(), 5)
-    life.cancel()
+    turns.cancel()
     # Not the usual way, which waits for every thread: one may read a log for as long as a command
     # writes it. What a thread was at is done again, as after a kill.
     os._exit(0)
@@ -51,18 +52,6 @@ async def _until_orphaned(parent: int, stop: asyncio.Event) -> None:
         await asyncio.sleep(ORPHANED)
     logging.getLogger(__name__).warning("The keeper is gone; the sessions service ends")
     stop.set()
-
-
-async def _show_life(number: str) -> None:
-    """Until the end, which may take its time too. `number`: of the pipe; empty without a keeper."""
-    if not number:
-        return
-    pipe = int(number)
-    os.set_inheritable(pipe, False)
-    while True:
-        with suppress(BlockingIOError, BrokenPipeError):
-            os.write(pipe, b".")
-        await asyncio.sleep(BEAT)
 
 
 if __name__ == "__main__":

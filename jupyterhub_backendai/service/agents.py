@@ -90,7 +90,7 @@ class AgentChange(Part):
 
 
 class AgentEvent(Part):
-    """An agent that began or ceased to answer or to take sessions, as an event tells it."""
+    """An agent that is new, or of which something has changed, as an event tells it."""
 
     name: str
     available: bool

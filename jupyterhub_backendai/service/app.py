@@ -26,11 +26,13 @@ from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
+from .launching import Once
+from .life import Life
 from .pages.admin import AdminPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
-from .pages.launcher import LaunchPage
+from .pages.launcher import LaunchPage, Turns
 from .pages.log import LogPage
 from .pages.notices import NoticesPage
 from .pages.session import DetailPage
@@ -73,10 +75,12 @@ PAGES: dict[str, type[Page]] = {
 
 
 class Service:
-    """The process's one service. `config` gives the configuration, each time it is needed."""
+    """The process's one service. `config` gives the configuration, each time it is needed; `life`
+    is told of all that is answered."""
 
-    def __init__(self, config: Callable[[], Config]) -> None:
+    def __init__(self, config: Callable[[], Config], life: Life | None = None) -> None:
         self.log = get_logger()
+        self.life = life or Life("")
         prefix = os.environ["JUPYTERHUB_SERVICE_PREFIX"]
         self.hub_auth = HubOAuth(cache_max_age=IDENTITY_AGE, base_url=prefix)
         self.hub = HubClient(self.hub_auth.api_url, self.hub_auth.api_token)
@@ -85,6 +89,7 @@ class Service:
         self.estimates = Estimates()
         self.feed = Feed()
         self.streams, self.logs = stream_places(), log_places()
+        self.launchers, self.once = Turns(), Once()
         self.runner = Runner()
         self._opening: asyncio.Task[None] | None = None
 

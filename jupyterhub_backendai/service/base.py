@@ -213,6 +213,9 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     # ---- answers ------------------------------------------------------------------------------
 
+    def on_finish(self) -> None:
+        self.service.life.sign()
+
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", "application/json")
         self.set_header("Cache-Control", "no-store")

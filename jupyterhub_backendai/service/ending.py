@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
+from ..site.ending import ended_by
 from ..site.runtime import Site
 from ..store import Changed, Session
 from .hub import HubClient, HubUnavailable
@@ -24,10 +25,9 @@ async def end(
     """
     if version is not None and version != session.version:
         raise Changed(session.id, session.version)
-    who = "You" if asked_by == session.owner else f"{asked_by}"
     for _ in range(MAX_RACES):
         try:
-            return await _end_now(site, hub, session, f"{who} ended it.", force, version)
+            return await _end_now(site, hub, session, ended_by(asked_by), force, version)
         except IllegalTransition:
             # Somebody else moved it between our look and our step: look again.
             session = await site.db(site.store.get, session.id)

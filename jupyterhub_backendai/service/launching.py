@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..model.resolve import Context, resolve
@@ -16,6 +17,36 @@ from .owners import owner_of
 
 if TYPE_CHECKING:
     from .app import Service
+
+MOST_OWN, MOST_KNOWN = 20, 2000  # forms of one user that are known, and of all of them
+
+
+class Once:
+    """Forms that were launched: the same one that comes again, from a double click or a reload,
+    is the same launch. The newest of them, for as long as this process lives."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, Hashable], asyncio.Future[str]] = {}  # the oldest first
+
+    async def launch(self, user: str, form: Hashable, work: Callable[[], Awaitable[str]]) -> str:
+        """What `work` gives for this form of this user, or what it gave; whatever it raises
+        makes the form a new one again."""
+        key = (user, form)
+        if (found := self._known.get(key)) is None:
+            found = self._known[key] = asyncio.ensure_future(work())
+            self._drop([k for k in self._known if k[0] == user][:-MOST_OWN])
+            self._drop(list(self._known)[:-MOST_KNOWN])
+        try:
+            # Who sends it twice closes the first connection: the launch is not theirs alone.
+            return await asyncio.shield(found)
+        except BaseException:
+            if found.done() and self._known.get(key) is found:
+                del self._known[key]
+            raise
+
+    def _drop(self, keys: list[tuple[str, Hashable]]) -> None:
+        for key in keys:
+            del self._known[key]
 
 
 async def context_of(service: Service, caller: Caller, options: object, scope: str) -> Context:

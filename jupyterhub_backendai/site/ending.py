@@ -71,6 +71,12 @@ async def end(site: Site, session_id: str, why: Why) -> None:
         site.queue.kick()
 
 
+def ended_by(name: str) -> str:
+    """The reason of a session that somebody ended, as it is kept; whoever shows it to that person
+    says "You"."""
+    return f"{name} ended it."
+
+
 async def note_failure(
     site: Site, session_id: str, code: str, sentence: str, sub_steps: Sequence[SubStep]
 ) -> None:

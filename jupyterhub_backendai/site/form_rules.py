@@ -41,6 +41,12 @@ LINK_FIELDS = frozenset(
      "project", "ports", "mount"}
 )  # fmt: skip
 LINK_PREFIXES = ("version.", "mount_path.")
+# What else has a field in the form, by the name before its first dot.
+FORM_FIELDS = LINK_FIELDS | frozenset(
+    {"type", "image", "agent", "env_name", "env_value", "new_folder", "mount_path",
+     "mount_permission", "omp", "openblas", "command", "starts_at", "timeout", "timeout_unit",
+     "count", "priority", "owner", "depends_on", "depends_on_names"}
+)  # fmt: skip
 
 AHEAD = "Waits, {ahead} ahead of you."
 IN_LINE = "Waits in the queue."

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
 
 from ..model.errors import FieldError
 from ..model.sizes import size_error
+from ..model.spec import MAX_DEPENDENCIES, MAX_MOUNTS, MAX_VARIABLES
+
+# What comes in rows: the setting, what they are called, how many there may be, and their fields.
+_ROWS = (
+    ("env", "variables", MAX_VARIABLES, ("env_name", "env_value")),
+    ("mounts", "folders", MAX_MOUNTS, ("mount", "new_folder")),
+    ("depends_on", "sessions to wait for", MAX_DEPENDENCIES, ("depends_on",)),
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,30 @@ class Filled:
 
     def in_view(self, options: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         """The form's view: `options` are what may be chosen (`options_view`)."""
+        return self.cut()._view(options, **more)
+
+    def cut(self) -> Filled:
+        """The same with no more rows than a session may have, and an error that says so where some
+        are left out. A form's rows cost time to make, and whoever sends it can write any number."""
+        spec, errors = dict(self.spec), self.errors
+        fields = None if self.fields is None else dict(self.fields)
+        for setting, what, most, names in _ROWS:
+            rows, values = spec.get(setting), [(fields or {}).get(name, []) for name in names]
+            many = len(rows) if isinstance(rows, (list, tuple, dict)) else 0
+            if max(many, *map(len, values)) <= most:
+                continue
+            if isinstance(rows, dict):
+                spec[setting] = dict(list(rows.items())[:most])
+            elif isinstance(rows, (list, tuple)):
+                spec[setting] = rows[:most]
+            if fields:
+                fields |= {name: fields[name][:most] for name in names if name in fields}
+            text = f"There can be at most {most} {what}. Those after that are left out."
+            others = (e for e in errors if (e.field, e.code) != (setting, "too_many"))
+            errors = (FieldError(setting, "too_many", text), *others)
+        return replace(self, spec=spec, fields=fields, errors=errors)
+
+    def _view(self, options: Mapping[str, Any], **more: Any) -> dict[str, Any]:
         return {
             "last": None,
             "kept": False,

@@ -19,7 +19,6 @@ from ..model.slots import SLOT_NAMES, Limits, Slots, format_bytes, format_thousa
 from ..scheduling.queue import verdicts
 from ..scheduling.snapshot import Agent, Pending, Snapshot
 from . import form_rules
-from .clock import utcnow
 
 if TYPE_CHECKING:
     from .runtime import Site
@@ -27,8 +26,7 @@ if TYPE_CHECKING:
 
 async def options_view(site: Site, context: Context) -> dict[str, Any]:
     """Everything the form needs to know about what `context.user` may choose."""
-    now = utcnow()
-    snapshot = await site.db(site.store.snapshot, site.policies, site.catalog, now)
+    snapshot = await site.looks.now()
     return await asyncio.get_running_loop().run_in_executor(
         None, lambda: _View(context, snapshot, site.folders.enabled).as_dict()
     )

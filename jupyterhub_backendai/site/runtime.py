@@ -28,6 +28,7 @@ from .cleanups import Cleanups
 from .clock import utcnow
 from .folders import FolderShelf
 from .hub_servers import HubServers
+from .looks import Looks
 from .queue import Queue
 from .reconcile import Reconciler
 
@@ -87,6 +88,7 @@ class Site:
         )
         self.shelf = LogShelf(configuration.log_directory, self.settings.log_max)
         self.folders = FolderShelf(self)
+        self.looks = Looks(self)
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)
         self.cleanups = Cleanups(self)

@@ -13,6 +13,7 @@ from .._data import data_paths
 from ..model.errors import RequestError
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.sizes import size_error
+from ..site.ending import ended_by
 from ..site.form import start_again
 from ..site.form_view import Filled, json_for_script
 from ..site.options import options_view, summary
@@ -88,7 +89,8 @@ async def ended_because(spawner: OptionDoors) -> str:
     session = await last_session(spawner)
     if session is None or not session.status.is_final or session.reason_code == BY_OWNER:
         return ""
-    return session.reason or ""
+    reason = session.reason or ""
+    return "" if reason.startswith(ended_by(session.owner)) else reason
 
 
 async def last_session(spawner: OptionDoors) -> Session | None:

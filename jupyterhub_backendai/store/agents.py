@@ -18,6 +18,7 @@ _HELD_THERE = select(exists().where(ALLOCATIONS.c.agent == bindparam("of"), text
 _ALL = select(AGENTS).order_by(AGENTS.c.name)
 _ONE = select(AGENTS).where(AGENTS.c.name == bindparam("of"))
 _ADD = insert(AGENTS)
+_TOLD = ("resource_group", "available", "cpu", "mem", "fgpu")  # of a report, to who listens
 _CHANGE = update(AGENTS).where(AGENTS.c.name == bindparam("of"))
 _HOLDINGS = (
     select(
@@ -52,7 +53,8 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
     something is held on it, no longer available. What its admin says of it stays."""
     named = {agent.name: agent for agent in reports}
     known = {row.name: row for row in db.execute(_ALL)}
-    turned: list[str] = []  # those that answer and did not, or the other way round
+    turned: list[str] = []  # those that are new, or of which something that is told has changed
+    gone = False
     for agent in named.values():
         new = {
             "reporter": reporter, "resource_group": agent.group, "available": agent.available,
@@ -61,12 +63,13 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
         # One that does not answer says nothing: what it had is still the best that is known.
         if agent.available or agent.capacity != Slots() or agent.name not in known:
             new |= agent.capacity.as_dict()
-        if agent.name in known:
-            db.execute(_CHANGE, {"of": agent.name, **new})
-            if known[agent.name].available != agent.available:
-                turned.append(agent.name)
-        else:
+        before = known.get(agent.name)
+        if before is None:
             db.execute(_ADD, {"name": agent.name, **new})
+        else:
+            db.execute(_CHANGE, {"of": agent.name, **new})
+        if before is None or any(new[n] != getattr(before, n) for n in _TOLD if n in new):
+            turned.append(agent.name)
     for row in known.values():
         if row.reporter != reporter or row.name in named:
             continue
@@ -77,6 +80,10 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
                 turned.append(row.name)
         else:
             db.execute(delete(AGENTS).where(AGENTS.c.name == row.name))
+            gone = True
+    if gone and not turned:
+        # One that is gone has no row to tell of: whoever shows them all looks again for another.
+        turned = list(named)[:1]
     for name in turned:
         feed.number_agent(db, name)
 

@@ -5,7 +5,8 @@ of the transaction such rows get the next numbers, under a lock that is held unt
 whoever has read up to a number will never find a lower one that is new. The rows are ours already
 and the lock is the last that a transaction takes, so no two can wait for each other.
 
-An agent gets a number of the same count when it begins or ceases to answer or to take sessions.
+An agent gets a number of the same count when it is new, when it begins or ceases to answer or to
+take sessions, and when what it has changes.
 """
 
 from __future__ import annotations

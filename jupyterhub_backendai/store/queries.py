@@ -16,7 +16,9 @@ from .errors import NotFound
 from .records import Kernel, Session, SessionResult, kernel_of, session_of
 from .tables import DEPENDENCIES, KERNELS, LIVE, SESSIONS, among
 
-Order = Literal["submitted_at", "name", "owner", "status", "priority", "ended_at", "position"]
+Order = Literal[
+    "submitted_at", "name", "owner", "status", "priority", "ended_at", "position", "began_at",
+]  # fmt: skip
 
 _ALL = SESSIONS.c
 _OF_ID = select(SESSIONS).where(_ALL.id == bindparam("of"))
@@ -52,6 +54,7 @@ _ORDERS: dict[str, ColumnElement[Any]] = {
     "priority": _ALL.priority,
     "ended_at": _ALL.ended_at,
     "position": _ALL.position,
+    "began_at": func.coalesce(_ALL.running_at, _ALL.submitted_at),  # what it is: it waits, or runs
 }
 _MAY_BE_EMPTY = {"ended_at", "position"}
 

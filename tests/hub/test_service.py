@@ -139,7 +139,7 @@ def test_a_running_session_is_ended_through_the_hub(hub: Hub) -> None:
     assert ended.status_code == 202, ended.text
     wait_for("its end", lambda: api(hub, path, token).json()["status"] == "TERMINATED")
     history = api(hub, f"{path}/history", token).json()["items"]
-    assert any(entry["message"] == "You ended it." for entry in history)
+    assert any(entry["message"] == "carl ended it." for entry in history)
     made = next(entry for entry in history if entry["phase"] == "create")
     (waited,) = (step for step in made["sub_steps"] if step["step"] == "wait_for_server")
     assert waited["result"] == "SUCCESS"
@@ -179,3 +179,33 @@ def test_a_service_that_cannot_open_keeps_no_hub_from_starting(tmp_path: Path) -
         assert (page.status_code, "no configuration" in page.text) == (200, True)
         assert hub.call("GET", "users").status_code == 200
         assert "Traceback" not in hub.log_text()
+
+
+def test_nothing_is_changed_by_another_page_in_the_same_browser(hub: Hub) -> None:
+    """A browser sends its cookies along with whatever a page makes it post, but no token."""
+    browser = sign_in(hub, "admin")
+    url = f"{hub.url}/services/backendai"
+    token = token_of(hub, "admin")
+    made = api(hub, "api/sessions", token, "POST", json={"name": "stays", "count": 1})
+    session = made.json()["sessions"][0]["id"]
+    agent = api(hub, "api/agents", token).json()["items"][0]["name"]
+    before = len(hub.sessions("admin"))
+    for mode, site in (("navigate", "cross-site"), ("cors", "same-origin"), ("no-cors", "")):
+        headers = {"Sec-Fetch-Mode": mode, "Sec-Fetch-Site": site, "Origin": "https://evil.example"}
+        for method, path, body in (
+            ("POST", "launch", {"data": {"name": "evil-one", "type": "interactive"}}),
+            ("POST", f"sessions/{session}/end", {}),
+            ("POST", "api/sessions", {"json": {"name": "evil-two"}}),
+            ("DELETE", f"api/sessions/{session}", {}),
+            ("PATCH", f"api/sessions/{session}", {"json": {"name": "evil-three"}}),
+            ("PATCH", f"api/agents/{agent}", {"json": {"schedulable": False}}),
+        ):
+            reply = browser.request(
+                method, f"{url}/{path}", headers=headers, timeout=30, allow_redirects=False, **body
+            )
+            assert reply.status_code == 403, (mode, method, path, reply.status_code)
+    assert len(hub.sessions("admin")) == before
+    (row,) = [row for row in hub.sessions("admin") if row["id"] == session]
+    assert (row["name"], row["ended_at"]) == ("stays", None)
+    assert api(hub, "api/agents", token).json()["items"][0]["schedulable"] is True
+    assert api(hub, f"api/sessions/{session}", token, "DELETE").status_code in {200, 202}

@@ -211,7 +211,8 @@ def test_a_page_lets_go_of_what_waits_and_leads_to_it_later(hub: Hub) -> None:
     (cancelled,) = (one for one in hub.sessions("flo") if one["name"] == "other")
     assert done.url == f"{hub.url}/services/backendai/sessions/{cancelled['id']}"
     assert f"launch?like={cancelled['id']}" in done.text
-    assert (cancelled["status"], cancelled["reason"]) == ("CANCELLED", "You ended it.")
+    assert (cancelled["status"], cancelled["reason"]) == ("CANCELLED", "flo ended it.")
+    assert "You ended it." in done.text
     stranger = sign_in(hub.url, "bob")
     assert stranger.get(f"{hub.url}{link}", timeout=30).status_code == 404
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping
 from html import unescape
+from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
-from jupyterhub_backendai.service.pages.launcher import verdict_of
+from jupyterhub_backendai.model.spec import MAX_VARIABLES
+from jupyterhub_backendai.service.pages.launcher import MOST_FIELDS, verdict_of
 from jupyterhub_backendai.service.schemas import Outlook
+from jupyterhub_backendai.site.form_rules import FORM_FIELDS
 from jupyterhub_backendai.store import Filter
 
 from .running import Reply, Running, until_open
@@ -170,3 +175,125 @@ async def test_a_token_without_the_scope_launches_nothing(service: Running, who:
 async def test_too_large_a_form(service: Running) -> None:
     reply = await post(service, "alice", command="x" * 1024 * 1024)
     assert reply.status == 413
+
+
+async def test_no_more_rows_come_back_than_a_session_may_have(service: Running) -> None:
+    await until_open(service)
+    variables = [("env_name", f"{i}!") for i in range(300)] + [("env_value", "x")] * 300
+    folders = [("new_folder", f"folder-{i}") for i in range(300)]
+    for fill in ("again", "owner"):
+        body = urlencode([*FORM.items(), *variables, *folders, ("fill", fill)])
+        reply = await service.call("POST", "launch", "alice", data=body, headers=HEADERS)
+        assert reply.status == 200
+        assert reply.json.count("bk-envrow") <= MAX_VARIABLES + 2  # with two blank ones
+        assert f'id="bk-env-{MAX_VARIABLES - 1}"' in reply.json
+        assert "folder-100" not in reply.json
+        assert "There can be at most 100 variables. Those after that are left out." in reply.json
+        assert "There can be at most 100 folders. Those after that are left out." in reply.json
+
+
+async def test_a_form_of_too_many_fields(service: Running) -> None:
+    await until_open(service)
+    body = urlencode([("env_name", "A")] * (MOST_FIELDS + 1))
+    reply = await service.call("POST", "launch", "alice", data=body, headers=HEADERS)
+    assert reply.status == 400
+    assert "A form has at most 1000 fields." in reply.json
+
+
+async def test_a_user_is_given_two_forms_at_a_time(service: Running) -> None:
+    await until_open(service)
+    bodies = [urlencode({**FORM, "fill": "again"})] * 6
+
+    async def post(who: str, body: str) -> int:
+        return (await service.call("POST", "launch", who, data=body, headers=HEADERS)).status
+
+    own, other = await asyncio.gather(
+        asyncio.gather(*(post("alice", body) for body in bodies)), post("bob", bodies[0])
+    )
+    assert set(own) == {200, 429}
+    assert other == 200
+    assert await post("alice", bodies[0]) == 200
+
+
+def ticket_of(page: str) -> str:
+    return page.split('name="ticket" value="')[1].split('"')[0]
+
+
+async def test_a_form_that_is_posted_twice_is_launched_once(service: Running) -> None:
+    await until_open(service)
+    page = (await service.call("GET", "launch", "alice")).json
+    ticket = ticket_of(page)
+    assert len(ticket) > 20
+    both = await asyncio.gather(
+        *(post(service, "alice", name="only-one", ticket=ticket) for _ in range(2))
+    )
+    later = await post(service, "alice", name="only-one", ticket=ticket)
+    assert {reply.status for reply in (*both, later)} == {303}
+    assert len({reply.headers["Location"] for reply in (*both, later)}) == 1
+    assert names(service).count("only-one") == 1
+
+
+async def test_another_form_is_another_launch(service: Running) -> None:
+    """One that was changed, another page's, and another user's with the same ticket."""
+    await until_open(service)
+    before = len(names(service, "bob"))
+    tickets = [ticket_of((await service.call("GET", "launch", "alice")).json) for _ in range(2)]
+    for who, ticket in [("alice", tickets[0]), ("alice", tickets[1]), ("bob", tickets[0])]:
+        assert (await post(service, who, ticket=ticket, count="2")).status == 303
+    changed = await post(service, "alice", ticket=tickets[0], count="2", name="changed")
+    assert changed.status == 303
+    assert names(service).count("changed-1") == 1
+    assert len(names(service, "bob")) == before + 2
+
+
+async def test_a_form_that_was_refused_may_come_again(service: Running) -> None:
+    form = {"type": "batch", "command": "true", "ticket": "again", "depends_on_names": "first-one"}
+    assert (await post(service, "alice", "launch", {}, **form)).status == 400
+    first = {"type": "batch", "command": "true", "name": "first-one"}
+    assert (await post(service, "alice", "launch", {}, **first)).status == 303
+    assert (await post(service, "alice", "launch", {}, **form)).status == 303
+
+
+async def test_an_empty_list_of_somebody_leads_to_a_launch_for_them(service: Running) -> None:
+    await until_open(service)
+    service.hub.add("nobody & co")
+    page = (await service.call("GET", "?owner=nobody+%26+co", "admin")).json
+    assert "START for nobody &amp; co" in page
+    link = unescape(page.split("START for nobody")[0].rsplit('href="', 1)[1].split('"')[0])
+    form = await service.call("GET", link.removeprefix("/services/backendai/"), "admin")
+    assert "Start a session for nobody &amp; co" in form.json
+    assert 'name="owner" value="nobody &amp; co"' in form.json
+    for who, path in (("watcher", "?owner=nobody+%26+co"), ("admin", "?name=none&owner=*")):
+        page = (await service.call("GET", path, who)).json
+        assert "START for" not in page
+
+
+async def test_who_may_not_act_for_somebody_is_told_so_by_the_form(service: Running) -> None:
+    await until_open(service)
+    form = await service.call("GET", "launch?for=bob", "alice")
+    assert "You can do this for yourself only." in form.json
+    assert "for bob</h1>" not in form.json
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("command=x&env_name=A&env_value=b", "left out: command, env_name, env_value."),
+        ("command=x&Call+0800+now=1", "left out: command and 1 other."),
+        ("Call+0800=1&evil=2&also.evil=3", "left out: 3 others."),
+    ],
+)
+async def test_a_link_does_not_speak_through_names(service: Running, query: str, told: str) -> None:
+    await until_open(service)
+    page = (await service.call("GET", f"launch?cpu=1&{query}", "alice")).json
+    note = unescape(page.split('id="bk-note"')[1].split("</div></div>")[0])
+    assert told in note
+    assert "0800" not in note
+    assert "evil" not in note
+
+
+def test_the_form_s_fields_are_those_of_its_script() -> None:
+    script = Path("share/static/backendai/launcher/fields.js").read_text()
+    (names,) = re.findall(r"^const FIELDS = /\^\((.*)\)\$/;$", script, re.MULTILINE)
+    found = {name.removesuffix(r"\..+") for name in names.split("|")}
+    assert found == FORM_FIELDS

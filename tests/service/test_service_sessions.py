@@ -92,7 +92,7 @@ async def test_ending(service: Running) -> None:
     for _ in range(2):
         ended = await one(service, session["id"], method="DELETE")
         assert (ended.status, ended.json["status"]) == (202, "CANCELLED")
-        assert ended.json["reason"] == "You ended it."
+        assert ended.json["reason"] == "alice ended it."
 
     for force in ("0", "1"):
         session = await running_session(service)
@@ -116,7 +116,7 @@ async def test_an_end_that_the_hub_refuses_is_no_end(service: Running) -> None:
     site = service.service.parts.site
     assert site.store.get(session["id"]).status is Status.RUNNING
     history = await site.db(site.store.history, session["id"])
-    assert "You ended it." not in [entry.message for entry in history]
+    assert "alice ended it." not in [entry.message for entry in history]
 
 
 async def running_session(service: Running) -> dict[str, str]:

@@ -224,6 +224,7 @@ async def test_the_end_of_the_last_session_is_told_if_nobody_asked_for_it(server
     for code, reason in [
         ("exited", "Memory ran out <and> it was stopped."),
         ("user_requested", "It was ended through the Hub."),
+        ("force_terminated", "ada ended it."),
     ]:
         session = site.store.submit(
             await lab.check({}), owner="ada", owner_groups=(), server_name="lab", name=code,

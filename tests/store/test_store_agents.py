@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from store_samples import (
@@ -144,20 +145,38 @@ def told(store: Store, seq: int) -> list[tuple[str, bool, bool]]:
 
 def test_changes_are_numbered_with_those_of_sessions(store: Store) -> None:
     store.report_agents([A1, A2], now=NOW)
-    assert (store.seq(), told(store, 0)) == (0, [])
+    assert (store.seq(), told(store, 0)) == (2, [("a1", True, True), ("a2", True, True)])
     submit(store, "s0")
     drain(store)
-    assert (store.seq(), told(store, 1)) == (2, [("a1", True, False)])
+    assert (store.seq(), told(store, 3)) == (4, [("a1", True, False)])
     drain(store)
     store.report_agents([A1, A2], now=after(2))
-    assert store.seq() == 2, "nothing that is told has changed"
+    assert store.seq() == 4, "nothing that is told has changed"
     away = AgentReport("a2", "default", slots(), False, "it does not answer")
     store.report_agents([A1, away], now=after(3))
-    assert (store.seq(), told(store, 2)) == (3, [("a2", False, True)])
+    assert (store.seq(), told(store, 4)) == (5, [("a2", False, True)])
     store.set_schedulable("a1", True, by="ada", now=after(4))
     assert told(store, 0) == [("a2", False, True), ("a1", True, True)], "by the latest of each"
-    assert [c.seq for c in store.changes(0)] == [1]
+    assert [c.seq for c in store.changes(0)] == [3]
     assert told(store, store.seq()) == []
+
+
+def test_what_an_agent_has_is_told_and_that_one_is_gone(store: Store) -> None:
+    store.report_agents([A1, A2], now=NOW)
+    before = store.seq()
+    larger = replace(A1, capacity=A1.capacity + A1.capacity)
+    store.report_agents([larger, A2], now=after(1))
+    assert told(store, before) == [("a1", True, True)]
+    before = store.seq()
+    store.report_agents([larger, replace(A2, group="other")], now=after(2))
+    assert told(store, before) == [("a2", True, True)]
+    before = store.seq()
+    store.report_agents([larger], now=after(3))
+    assert [agent.name for agent in store.agents()] == ["a1"]
+    assert told(store, before) == [("a1", True, True)], "so that all of them are looked at again"
+    before = store.seq()
+    store.report_agents([larger], now=after(4))
+    assert store.seq() == before
 
 
 def test_agents_of_an_older_schema_take_sessions(store: Store, database: Database) -> None:

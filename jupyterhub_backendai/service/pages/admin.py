@@ -23,7 +23,7 @@ from ..owners import EVERYBODY
 from ..schemas import Part
 from .base import Page
 from .sessions import slot_bar
-from .words import Tag
+from .words import Tag, session_to
 
 PARTS = {"site": "backendai/pages/admin_site.html"}
 # What is shown of all lines together, and of what is held on all agents together; the list of
@@ -158,11 +158,12 @@ class AdminPage(Page):
 
     async def _waiting(self, group: ResourceGroup) -> tuple[list[Session], int]:
         """The first of a group's line, and how many are in it."""
-        return await self.site.db(
+        line, in_line = await self.site.db(
             self.site.store.list_sessions,
             Filter(statuses={Status.PENDING}, resource_group=group.name),
             order="position", descending=False, limit=MOST_WAITING,
         )  # fmt: skip
+        return [session_to(self.caller.name, session) for session in line], in_line
 
 
 def fair(wanted: Sequence[int], most: int) -> list[int]:

@@ -11,7 +11,7 @@ from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
 from ...site.options import environment_name
 from ...store import Session
-from ..auth import DELETE, READ, Caller
+from ..auth import DELETE, READ, START, Caller
 from ..base import Handler, Refused
 from ..parts import NotReady
 
@@ -63,6 +63,11 @@ class Page(Shown, Handler):
     def launch_url(self) -> str:
         """Where a session is launched."""
         return url_path_join(self.hub_auth.base_url, "launch")
+
+    @property
+    def acts_for_others(self) -> bool:
+        """Whether who asks may start sessions of anybody else."""
+        return self.caller.may_all(START) or self.caller.may_for_groups(START)
 
     def page_of(self, session: Session, name: str = "") -> str:
         """The address of one of a session's pages."""

@@ -15,6 +15,7 @@ from ...site.clock import utcnow
 from ...store import HistoryFilter, Session
 from .lists import ListSettings
 from .session import SessionPage
+from .words import entry_to
 
 _COLUMNS = [  # title, class, what it is sorted by
     ("Phase", "", "phase"), ("Result", "", "result"), ("From, to", "", ""), ("Message", "", ""),
@@ -61,10 +62,14 @@ class HistoryListPage(SessionPage):
             db(store.history_page, session.id, limit=0),
             db(store.moves, session.id),
         )  # fmt: skip
+        if (last := query.within(total)) != query:
+            query = last
+            rows, total = await db(store.history_page, session.id, query.wanted, **query.part())
         here = self.page_of(session, "history")
         self.write_page(
             "backendai/pages/history.html", HISTORY,
-            session=session, rows=rows, whole=whole, query=query,
+            session=session, whole=whole, query=query,
+            rows=[entry_to(self.caller.name, row, session.owner) for row in rows],
             stretches=stretches(session, moves), events=self.events(session),
             page_of=self.page_of, phases=list(Phase), results=list(Result), statuses=list(Status),
             columns=list(query.columns(here, _COLUMNS)), here_url=here,

@@ -7,9 +7,13 @@ review.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+import secrets
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -18,7 +22,7 @@ from ...model.resolve import Context, resolve
 from ...model.secrets import blanked
 from ...model.status import LIVE
 from ...site.form import Form, in_a_link, quick_start, spec_from_form
-from ...site.form_rules import AHEAD, IN_LINE
+from ...site.form_rules import AHEAD, FORM_FIELDS, IN_LINE
 from ...site.form_view import Filled, json_for_script
 from ...site.options import options_view, summary
 from ...store import Filter, Launch, Session
@@ -26,6 +30,7 @@ from ..auth import READ, START
 from ..base import MAX_BODY, Refused
 from ..calls.sessions import find
 from ..launching import context_of, launch
+from ..places import Places
 from ..schemas import Outlook
 from .base import Page
 from .words import span
@@ -34,13 +39,34 @@ PARTS = {"recent": "backendai/pages/recent.html"}
 VERDICT = "verdict"
 _NONE: tuple[FieldError, ...] = ()
 SIGNED_OUT = {"not_signed_in", "xsrf"}
-MOST_FIELDS = 5000
+MOST_FIELDS = 1000
+MOST_OWN, MOST_FORMS = 2, 200  # forms that one user is given at a time, and all of them
 MOST_OFFERED = 30  # sessions to wait for that can be ticked; any other is named
-# Of the address, and no field: which step is open, and whose values are filled in.
-STEP, AGAIN, LIKE = "step", "again", "like"
+# Of the address, and no field: which step is open, whose values are filled in, who it is for.
+STEP, AGAIN, LIKE, FOR = "step", "again", "like", "for"
 FROM_LINK = "These values come from a link. Check them; nothing starts until you press Launch."
 MOST_TOLD = 10  # of several launched at once, of which notes tell
 FROM_BEFORE = "As it was launched before. Check it; nothing starts until you press Launch."
+
+
+class Turns:
+    """Who is given the form. It is the heaviest page by far, made on the event loop, so that they
+    are made one after the other, and what else waits for the loop comes between."""
+
+    def __init__(self) -> None:
+        told = "You open this page more than once at a time. Try again in a moment."
+        self._places = Places(MOST_OWN, MOST_FORMS, "too_many_forms", told)
+        self._one = asyncio.Lock()
+
+    def place(self, user: str) -> AbstractContextManager[None]:
+        """A place among those who are given it. Raises `Refused`."""
+        return self._places.one(user)
+
+    async def make(self, form: Callable[[], None]) -> None:
+        """Has `form` make and write it, in turn."""
+        async with self._one:
+            form()
+            await asyncio.sleep(0)
 
 
 class LaunchPage(Page):
@@ -61,9 +87,10 @@ class LaunchPage(Page):
         if self.part:
             self.write_page("backendai/pages/launcher.html", PARTS, launches=await self._recent())
             return
-        filled = await self._proposed()
-        filled, context = await self._checked(filled, check=True)
-        await self._show(filled, context, proposed=bool(filled.note))
+        with self._place():
+            filled = await self._proposed()
+            filled, context = await self._checked(filled, check=bool(filled.note))
+            await self._show(filled, context, proposed=bool(filled.note))
 
     async def post(self) -> None:
         form = self._typed = self._form()
@@ -77,27 +104,42 @@ class LaunchPage(Page):
             return
         try:
             if "fill" not in form:
-                context = await self._context(spec)
-                sessions = await launch(self.site, self.caller, spec, context)
-                ids = ",".join(session.id for session in sessions[:MOST_TOLD])
-                first = f"#s-{sessions[0].id}"
-                self.redirect(f"{self.hub_auth.base_url}?launched={ids}{first}", status=303)
+                self.redirect(await self._launched(form, spec), status=303)
                 return
             errors, status = _NONE, 200
         except RequestError as error:
             errors, status = error.errors, error.status
         typed = Filled(spec, dict(form) if quick is None else None, errors)
-        filled, context = await self._checked(typed, check=form.get("fill") == ["again"])
-        self.set_status(status)
-        await self._show(filled, context)
+        with self._place():
+            filled, context = await self._checked(typed, check=form.get("fill") == ["again"])
+            self.set_status(status)
+            await self._show(filled, context)
+
+    async def _launched(self, form: Form, spec: Mapping[str, Any]) -> str:
+        """Launches what was posted, unless this very form was; where that leads. What was changed
+        in a form since is another."""
+
+        async def work() -> str:
+            sessions = await launch(self.site, self.caller, spec, await self._context(spec))
+            ids = ",".join(session.id for session in sessions[:MOST_TOLD])
+            return f"{self.hub_auth.base_url}?launched={ids}#s-{sessions[0].id}"
+
+        if not any(form.get("ticket", ())):
+            return await work()
+        sent = sha256(repr(sorted(form.items())).encode()).digest()
+        return await self.service.once.launch(self.caller.name, sent, work)
 
     def _form(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         try:
             text = self.body().decode()
-            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
         except ValueError:
             raise Refused(400, "bad_request", "The request cannot be read.") from None
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            told = f"A form has at most {MOST_FIELDS} fields."
+            raise Refused(400, "too_many_fields", told) from None
         for name, value in pairs:
             found.setdefault(name, []).append(value)
         return found
@@ -120,13 +162,15 @@ class LaunchPage(Page):
             session = await find(self.site, self.caller, like[0], READ)
             return self._again(self._of_owner(session))
         fields = in_a_link(query)
-        known = {*fields, STEP, *self.not_settings}
-        left = sorted({name.partition(".")[0] for name in query} - known)
+        if not fields and (owner := query.get(FOR)):
+            return Filled({"owner": owner[0]})
+        known = {*fields, STEP, FOR, *self.not_settings}
+        left = _left_out({name.partition(".")[0] for name in query} - known)
         if not fields:
             return Filled({})
         note = FROM_LINK
         if left and STEP not in query:
-            note += f" A link cannot set all of it, so this is left out: {', '.join(left)[:200]}."
+            note += f" A link cannot set all of it, so this is left out: {left}."
         return Filled(spec_from_form(fields), fields, note=note)
 
     def _of_owner(self, session: Session) -> Mapping[str, Any] | None:
@@ -165,12 +209,19 @@ class LaunchPage(Page):
         view = filled.in_view(
             await options_view(self.site, context),
             viewer=self.caller.name,
+            ticket=secrets.token_urlsafe(16),
             service={**await self._more(context), "proposed": proposed, "step": self._step},
         )
-        self.show(
-            "backendai/pages/launcher.html", self.caller, view=view, owner=context.user,
-            view_json=json_for_script(view), launches=await self._recent(),
+        launches = await self._recent()
+        await self.service.launchers.make(
+            lambda: self.show(
+                "backendai/pages/launcher.html", self.caller, view=view, owner=context.user,
+                view_json=json_for_script(view), launches=launches,
+            )
         )  # fmt: skip
+
+    def _place(self) -> AbstractContextManager[None]:
+        return self.service.launchers.place(self.caller.name)
 
     @property
     def _step(self) -> int | None:
@@ -183,15 +234,12 @@ class LaunchPage(Page):
         sessions, _ = await self.site.db(self.site.store.list_sessions, wanted, limit=MOST_OFFERED)
         policy = context.policy
         return {
-            "acts_for_others": self.caller.may_for_somebody(START) and self._others(),
+            "acts_for_others": self.acts_for_others,
             "priority": {"own": policy.priority, "most": policy.highest_priority},
             "sessions": [
                 {"id": s.id, "name": s.name, "status": s.status.value.lower()} for s in sessions
             ],
         }
-
-    def _others(self) -> bool:
-        return self.caller.may_all(START) or self.caller.may_for_groups(START)
 
     async def _launches(self) -> list[Launch]:
         """Recent launches of who looks, whoever the form is for."""
@@ -248,6 +296,15 @@ class LaunchPage(Page):
 
 # A launch is known by the rest of it: these say nothing, or are another session's by now.
 _NOT_TOLD = frozenset({"name", "count", "owner", "depends_on", "batch", "type", "priority"})
+
+
+def _left_out(names: set[str]) -> str:
+    """Names of what a link cannot set, and how many are no field: whoever wrote the link chose
+    those, and they are no words of ours."""
+    fields = sorted(names & FORM_FIELDS)
+    rest = len(names - FORM_FIELDS)
+    others = f"{rest} {'other' if rest == 1 else 'others'}" if rest else ""
+    return " and ".join(filter(None, (", ".join(fields), others)))
 
 
 def _errors(spec: Mapping[str, Any], context: Context) -> tuple[FieldError, ...]:

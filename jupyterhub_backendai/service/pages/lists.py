@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from pydantic import ConfigDict, Field
+from pydantic import (
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from ..schemas import Part
 
 PER_PAGE = 25
 MOST_PAGES = 10**6
+L = TypeVar("L", bound="ListSettings")
 
 
 class ListSettings(Part):
     """Base of what a list's address may say. What is not known is somebody else's: the Hub takes
-    along whatever an address had when it sends a browser on."""
+    along whatever an address had when it sends a browser on. What cannot be is left out too: the
+    list is there without it, and says which it is."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     sort: str | None = None  # None: as usual
     page: int = Field(default=1, ge=1, le=MOST_PAGES)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _or_usual(
+        cls, value: object, check: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        try:
+            return check(value)
+        except ValidationError:
+            return cls.model_fields[info.field_name or ""].default
 
     @property
     def usual_sort(self) -> str:
@@ -43,6 +62,11 @@ class ListSettings(Part):
             "order": self.order, "descending": self.descending,
             "limit": PER_PAGE, "offset": (self.page - 1) * PER_PAGE,
         }  # fmt: skip
+
+    def within(self: L, total: int) -> L:
+        """The same list at its last page where it has none with this number."""
+        last = max(1, -(-total // PER_PAGE))
+        return self if self.page <= last else self.model_copy(update={"page": last})
 
     def address(self, path: str, /, **other: object) -> str:
         """The address of this list, with other settings; what is at its default is left out."""

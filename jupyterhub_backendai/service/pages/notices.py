@@ -10,7 +10,7 @@ from ...site.clock import utcnow
 from ...store import Filter, Session, SessionResult
 from ..owners import whose
 from .base import Page
-from .words import exit_words
+from .words import exit_words, session_to
 
 KEPT = timedelta(days=2)  # how long one that is over is told of
 MOST = 20  # of those that are not over, and of those that are
@@ -34,8 +34,9 @@ class NoticesPage(Page):
         told = sorted([*live, *recent], key=lambda s: s.status_changed_at, reverse=True)
         self.write_page(
             "backendai/pages/notices_page.html", PARTS,
-            sessions=told, title_of=title_of, server_url=self.server_url,
-            terminal_url=self.terminal_url, launch_url=self.launch_url,
+            sessions=[session_to(self.caller.name, one) for one in told],
+            title_of=title_of, server_url=self.server_url, launch_url=self.launch_url,
+            terminal_url=self.terminal_url,
         )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from ..auth import READ, START
 from ..calls.sessions import find
 from .base import Page
 from .notices import tab_state
+from .words import entry_to, session_to
 
 DETAIL = {
     "detail": "backendai/pages/session_detail.html",
@@ -29,7 +30,7 @@ class SessionPage(Page):
 
     async def session(self, id: str) -> Session:
         """The session of the address, for who may see it. Raises `Refused`."""
-        return await find(self.site, self.caller, id, READ)
+        return session_to(self.caller.name, await find(self.site, self.caller, id, READ))
 
     def events(self, session: Session) -> str:
         """Whose events tell of a session."""
@@ -52,6 +53,7 @@ class DetailPage(SessionPage):
             db(store.history_page, session.id, limit=NEWEST),
         )
         caller = self.caller
+        history = [entry_to(caller.name, row, session.owner) for row in history]
         self.write_page(
             "backendai/pages/session.html", DETAIL,
             session=session, kernels=kernels, depends_on=earlier, dependents=later,

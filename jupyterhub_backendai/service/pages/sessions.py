@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from typing import Any, Literal
+from urllib.parse import urlencode
 
 from pydantic import Field
 
@@ -16,11 +17,13 @@ from ..auth import READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
+from .launcher import FOR
 from .lists import ListSettings
+from .words import session_to
 
 Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
-    "position",
+    "began_at", "-began_at", "position",
 ]  # fmt: skip
 AGAIN = "again"
 PARTS = {
@@ -28,8 +31,8 @@ PARTS = {
 }  # fmt: skip
 _WHAT = [("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", "")]
 _COLUMNS = {  # by state: title, class, what it is sorted by
-    "live": [*_WHAT, ("Elapsed", "took", "submitted_at"), ("Ends", "ends", "")],
-    "over": [*_WHAT, ("Ran for", "took", "ended_at")],
+    "live": [*_WHAT, ("Since", "took", "began_at"), ("Ends", "ends", "")],
+    "over": [*_WHAT, ("Ended", "took", "ended_at")],
 }
 _STATES = {"live": LIVE, "over": FINAL}
 _WAITS = frozenset({Status.PENDING})
@@ -80,17 +83,24 @@ class SessionsPage(Page):
             left_to(site, self.caller) if mine else _nothing(),
             self._launches(mine),
         )  # fmt: skip
+        if (last := query.within(total)) != query:
+            query = last
+            wanted = query.wanted(owner, _STATES[query.state])
+            sessions, total = await db(store.list_sessions, wanted, **query.part())
         service = self.hub_auth.base_url
         counts = {query.state: total, rest: others}
         self.write_page(
             "backendai/pages/sessions.html", PARTS,
-            query=query, sessions=sessions, left=left, **query.pages(service, total),
+            query=query, sessions=[session_to(self.caller.name, one) for one in sessions],
+            left=left, **query.pages(service, total),
             events=EVERYBODY if owner is None else "" if mine else owner,
             **launches, sees_all=self.caller.may_all(READ), readable=self.readable,
             can_end=query.state == "live" and any(self.may_end(session) for session in sessions),
             may_end=self.may_end,
             groups=[group.name for group in site.catalog.resource_groups],
+            start_url=self._start_url(owner),
             filtered=bool(query.name or query.type or query.resource_group),
+            unfiltered=ListQuery(state=query.state, owner=query.owner).address(service),
             tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
@@ -104,6 +114,12 @@ class SessionsPage(Page):
             "pinned": [launch for launch in own if launch.pinned],
             "recent": [launch for launch in own if not launch.pinned],
         }
+
+    def _start_url(self, owner: str | None) -> str:
+        """Where a session is launched for whom the list is of; empty where that may not be."""
+        if owner in (None, self.caller.name):
+            return self.launch_url
+        return f"{self.launch_url}?{urlencode({FOR: owner})}" if self.acts_for_others else ""
 
 
 async def _nothing() -> list[Any]:
@@ -146,5 +162,5 @@ def _tabs(
         yield {
             "title": title, "count": counts[state], "here": state == query.state,
             "waiting": waiting if state == "live" else 0,
-            "href": ListQuery(state=state, owner=query.owner).address(service),
+            "href": query.address(service, state=state, page=1, sort=None),
         }  # fmt: skip

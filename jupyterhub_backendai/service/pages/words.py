@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -13,8 +14,9 @@ from ...model.slots import format_bytes, format_thousandths
 from ...model.status import IN_LINE, Phase, Result, Status
 from ...model.steps import Step
 from ...site.clock import utcnow
+from ...site.ending import ended_by
 from ...site.options import amounts
-from ...store import Session, SessionResult
+from ...store import HistoryEntry, Session, SessionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,47 @@ def word(of: Status | Result | Phase) -> str:
     if isinstance(of, Phase):
         return _PHASE[of]
     return (_STATUS[of] if isinstance(of, Status) else _OUTCOME[of]).word
+
+
+# What is said to an owner, as it is said of them. A sentence may have names in it, of sessions and
+# of resource groups, that have such a word with a hyphen.
+_OF_OTHERS = [
+    (re.compile(rf"(?<![\w-]){said}(?![\w-])"), other)
+    for said, other in (
+        ("You have", "{owner} has"), ("You hold", "{owner} holds"),
+        ("you are next", "it is next"), ("before you", "before it"),
+        ("which you chose", "which was chosen"),
+        ("Your", "Their"), ("your", "their"), ("yours", "theirs"),
+    )
+]  # fmt: skip
+
+
+def said_to(reader: str, sentence: str, owner: str) -> str:
+    """A session's reason, or a message of its history, as it reads to whoever reads it."""
+    you = ended_by("You")
+    if sentence.startswith(own := ended_by(reader)):
+        return you + sentence[len(own) :]
+    if reader == owner:
+        return sentence
+    if sentence.startswith(you):  # as it was kept once: the owner did
+        return ended_by(owner) + sentence[len(you) :]
+    for said, other in _OF_OTHERS:
+        sentence = said.sub(lambda _, other=other: other.format(owner=owner), sentence)  # type: ignore[misc]
+    return sentence
+
+
+def session_to(reader: str, session: Session) -> Session:
+    """A session with its reason as it reads to `reader`."""
+    if session.reason is None:
+        return session
+    return replace(session, reason=said_to(reader, session.reason, session.owner))
+
+
+def entry_to(reader: str, entry: HistoryEntry, owner: str) -> HistoryEntry:
+    """A row of the history of a session of `owner` as it reads to `reader`."""
+    steps = (replace(s, message=said_to(reader, s.message, owner)) for s in entry.sub_steps)
+    message = said_to(reader, entry.message, owner)
+    return replace(entry, message=message, sub_steps=tuple(steps))
 
 
 def ending_tag(session: Session) -> Tag | None:

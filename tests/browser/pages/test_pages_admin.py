@@ -16,7 +16,6 @@ from .conftest import Open
 from .sample import Sample
 from .test_pages_access import MOST, weight
 
-MOST_TIME = 100  # ms until its first byte; of several looks, as the machine may do something else
 GPU = {"resource_group": "gpu-lab", "preset": "gpu-small"}
 
 
@@ -295,18 +294,6 @@ async def test_a_large_site_at_one_look(
     await page.wait_for_load_state("load")
     own = await weight(page)
     assert sum(own.values()) < MOST, own
-    times = []
-    for _ in range(4):
-        page = await visit("admin", "admin")
-        times.append(
-            await page.evaluate(
-                """() => {
-                  const [page] = performance.getEntriesByType("navigation");
-                  return page.responseStart - page.requestStart;
-                }"""
-            )
-        )
-    assert min(times) < MOST_TIME, times
 
 
 async def test_it_is_for_admins(sample: Sample, visit: Open) -> None:

@@ -33,7 +33,7 @@ async def test_each_session_says_what_it_is_and_why(sample: Sample, visit: Open)
     # Whoever ended last comes first, and is started again from here.
     names = await rows.locator(".name").all_inner_texts()
     assert names == ["prepare", "nightly", "tf-compare"]
-    await page.get_by_role("link", name="Ran for").click()
+    await page.get_by_role("link", name="Ended").click()
     await expect(rows.locator(".name").first).to_have_text("tf-compare")
     await page.get_by_role("link", name="Start nightly again").click()
     await expect(page.locator("#bk-review")).to_contain_text("make all")

@@ -9,7 +9,6 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from ...hub.harness import Hub, running, wait_for
-from ..chromium import keep
 from .conftest import sign_in, step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
@@ -66,14 +65,12 @@ def run_cell(page: Page) -> str:
 def test_the_whole_way(hub: Hub, page: Page) -> None:
     sign_in(page, hub, "ada")
     page.goto(f"{hub.url}/hub/spawn")
-    keep(page.screenshot(), "launcher-type")
 
     step(page, 1)
     page.fill("[name=name]", "first-steps")
     page.click("#bk-next")
     step(page, 2)
     page.get_by_label("medium").check(force=True)
-    keep(page.screenshot(), "launcher")
     page.click("#bk-next")
     step(page, 3)
     page.fill("#bk-new", "data")
@@ -86,19 +83,18 @@ def test_the_whole_way(hub: Hub, page: Page) -> None:
     review = page.locator("#step-5")
     for text in ("first-steps", "Python", "data", "8080"):
         expect(review).to_contain_text(text)
-    keep(page.screenshot(), "launcher-review")
     page.click("#bk-launch")
 
     page.wait_for_url("**/user/ada/lab**", timeout=60_000)
     printed = run_cell(page)
     assert "cores 1.0" in printed
     assert f"bytes {2**30}" in printed
-    keep(page.screenshot(), "jupyterlab")
     session = hub.sessions("ada")[-1]
     assert (session["name"], session["status"]) == ("first-steps", "RUNNING")
 
     # End it from the Hub's own home page, then launch again with the folder.
     page.goto(f"{hub.url}/hub/home")
+    page.wait_for_function("window._jupyterhub_page_loaded")  # before, its buttons do nothing
     page.click("#stop")
     wait_for("the end", lambda: hub.sessions("ada")[-1]["status"] == "TERMINATED")
     wait_for("the home to go", lambda: not hub.volumes())
@@ -161,7 +157,6 @@ def test_an_error_loses_nothing(hub: Hub, page: Page) -> None:
     page.click("#bk-launch")
     page.locator("#bk-nofolder").get_by_role("button", name="Start anyway").click()
     expect(page.locator("body")).to_contain_text("You already have a session named taken-name")
-    keep(page.screenshot(), "launcher-error")
     assert page.url.split("?")[0].split("#")[0].endswith("/hub/spawn/cleo/second")
     expect(page.locator("[name=name]")).to_have_value("taken-name")
     expect(page.get_by_label("medium")).to_be_checked()

@@ -42,7 +42,7 @@ def as_somebody(hub: Hub, sit_down: Callable[[], Page]) -> Callable[[str], Page]
 
 
 def launcher(page: Page) -> Page:
-    page.get_by_role("link", name="START").first.click()
+    page.get_by_role("link", name="START", exact=True).first.click()
     page.wait_for_selector("#backendai[data-ready]")
     return page
 
