@@ -143,6 +143,12 @@ class Handler(HubOAuthenticated, RequestHandler):
             raise Refused(403, "missing_scope", "Your token may not be used for this service.")
         return Caller.of(model)
 
+    async def identify_anew(self) -> Caller:
+        """The caller as the Hub knows them now, of a request that has gone on for long. Raises
+        `Refused`."""
+        self.__dict__.pop("_cached_hub_user", None)  # with it the Hub's library would not ask
+        return await self.identify()
+
     def _nobody(self) -> Refused:
         if self.hub_auth.get_token(self) and not self.hub_auth.get_token(self, in_cookie=False):
             try:

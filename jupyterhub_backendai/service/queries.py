@@ -126,8 +126,8 @@ class LogQuery(Part):
     )
     follow: Literal["0", "1"] = Field(
         default="0",
-        description="`1`: waits for the container, and goes on for as long as it runs, a quarter "
-        "of an hour at most.",
+        description="`1`: waits for the container, and goes on for as long as it runs. It "
+        "breaks off after a quarter of an hour without a byte.",
     )
     search: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="Only lines that have this in them, as a JSON object each."

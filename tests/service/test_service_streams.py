@@ -20,6 +20,7 @@ from jupyterhub_backendai.service.logs import READERS
 from jupyterhub_backendai.store import Unavailable
 
 from .running import Running, keep_log, launch, until_open
+from .stand_in import own_scopes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -213,11 +214,12 @@ async def test_a_log_that_is_larger_than_memory_should_be(service: Running) -> N
 class Live:
     """A stand-in for the engine's side of a live log: what a real one does is tested beside it.
 
-    Each step of `script` is bytes that come, an error, or None: nothing more comes.
+    Each step of `script` is bytes that come, a line that comes after so many seconds, an error, or
+    None: nothing more comes.
     """
 
     def __init__(self) -> None:
-        self.script: list[bytes | Exception | None] = []
+        self.script: list[bytes | float | Exception | None] = []
         self.ended = asyncio.Event()
         self.parts: list[LogPart] = []
 
@@ -230,6 +232,9 @@ class Live:
                     await asyncio.Event().wait()
                 elif isinstance(step, Exception):
                     raise step
+                elif isinstance(step, float):
+                    await asyncio.sleep(step)
+                    yield b"still\n"
                 else:
                     yield step
         finally:
@@ -314,23 +319,45 @@ async def test_a_log_that_is_followed_waits_for_its_container(
     assert (await service.call("GET", f"{path}/logs?follow=1", "alice")).status == 404
 
 
-async def test_what_is_followed_ends_in_time(
+async def test_what_is_followed_goes_on_for_whoever_may_read_it(
     service: Running, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """It ends as such only where the log does."""
+    monkeypatch.setattr(logs_call, "LIFETIME", 0.1)
+    path = make_container(service, await launch(service, "alice", {}))
+    live.script[:] = [0.05] * 8 + [b"last\n"]
+    asked = service.hub.asked.count(("GET", "user"))
+    monkeypatch.setattr(service.service.hub_auth.cache, "max_age", 0.01)  # seconds
+    reply = await service.call("GET", path, "alice", params={"follow": "1"})
+    assert (reply.status, reply.json) == (200, "still\n" * 8 + "last\n")
+    assert service.hub.asked.count(("GET", "user")) > asked + 2
+
+    live.script[:] = [0.05] * 10_000
+    live.ended.clear()
+    token = service.hub.token("alice", own_scopes("alice"))
+    monkeypatch.setitem(service.tokens, "briefly", token)
+    async with reading(service, "briefly", path, follow="1") as stream:
+        assert await stream.content.readline() == b"still\n"
+        del service.hub.tokens[token]
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await stream.read()
+    await asyncio.wait_for(live.ended.wait(), 10)
+
+
+async def test_a_log_that_is_quiet_for_long_breaks_off(
+    service: Running, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever reads it may have gone, which nothing tells."""
     monkeypatch.setattr(logs_call, "LIFETIME", 0.2)
+    monkeypatch.setattr(logs_call, "QUIET", 0.01)
     path = make_container(service, await launch(service, "alice", {}))
     live.script[:] = [b"one\n", None]
-    reply = await service.call("GET", path, "alice", params={"follow": "1"})
-    assert (reply.status, reply.json) == (200, "one\n")
-    assert live.ended.is_set()
-    live.script[:] = [b"more\n"] * 100_000
-    before = time.monotonic()
-    await service.call("GET", path, "alice", params={"follow": "1"})
-    assert time.monotonic() - before < 5
     waits = await launch(service, "alice", {})
-    path = f"api/sessions/{waits['id']}/logs"
-    reply = await service.call("GET", path, "alice", params={"follow": "1"})
-    assert (reply.status, reply.json) == (200, "")
+    for quiet in (path, f"api/sessions/{waits['id']}/logs"):
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await service.call("GET", quiet, "alice", params={"follow": "1"})
+    assert live.ended.is_set()
+    await until(lambda: not service.service.logs.taken)
 
 
 async def test_one_user_reads_so_many_logs_at_a_time(

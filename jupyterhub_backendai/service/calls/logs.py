@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import socket
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -14,10 +15,11 @@ from tornado.iostream import StreamClosedError
 from ..._within import within
 from ...engine.base import EngineBusy, EngineError
 from ...engine.logs import LogPart, as_text, search
-from ...store import Session, Unavailable
+from ...store import NotFound, Session, Unavailable
 from ..base import Refused
 from ..feed import LIFETIME
 from ..logs import NoCommand, NoLog, NoTimes, NotStarted, chunks
+from ..parts import NotReady
 from ..places import Places
 from ..queries import LogQuery
 from .sessions import SessionHandler
@@ -35,11 +37,21 @@ def log_places() -> Places:
     return Places(MOST_OWN, MOST_LOGS, "too_many_logs", told)
 
 
+class _ComeAgain(Exception):
+    """Whoever reads a log is to ask for it again."""
+
+
 class LogsHandler(SessionHandler):
     """One container's log. It goes through in pieces: no log is ever in memory as a whole."""
 
     _writing: asyncio.Task[None] | None = None
     _left = False  # whether the client went away
+    _asked = 0.0  # when it was last asked who reads, in the loop's time
+    _quiet = True  # whether nothing came since
+
+    async def prepare(self) -> None:
+        await super().prepare()
+        self._asked = asyncio.get_running_loop().time()
 
     async def get(self, id: str) -> None:
         session = await self.session(id)
@@ -57,9 +69,7 @@ class LogsHandler(SessionHandler):
         async with aclosing(log) as raw:  # type: ignore[type-var]
             text = _found(raw, query) if query.search else as_text(raw)
             async with aclosing(text) as made:  # type: ignore[type-var]
-                pieces = _for_a_while(made) if query.follow == "1" else made
-                async with aclosing(pieces) as coming:  # type: ignore[type-var]
-                    await self._write_all(coming, session, query)
+                await self._write_all(made, session, query)
 
     async def _write_all(
         self, pieces: AsyncIterator[str], session: Session, query: LogQuery
@@ -72,7 +82,7 @@ class LogsHandler(SessionHandler):
                 raise _refused(error) from None
             self._head(session, query)
             await self.flush()
-            while (piece := await coming) is not None:
+            while (piece := await self._allowed(coming, session.id)) is not None:
                 for at in range(0, len(piece), AT_ONCE):
                     self.write(piece[at : at + AT_ONCE])
                     await within(PATIENCE, self.flush())
@@ -81,6 +91,8 @@ class LogsHandler(SessionHandler):
             return
         except asyncio.TimeoutError:
             self._break_off("its reader takes nothing")
+        except _ComeAgain as why:
+            self._break_off(why, logging.INFO)
         except (EngineError, Unavailable) as error:
             if not self._headers_written:
                 raise
@@ -89,9 +101,27 @@ class LogsHandler(SessionHandler):
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
 
-    def _break_off(self, why: object) -> None:
+    async def _allowed(self, coming: asyncio.Future[str | None], id: str) -> str | None:
+        """The next piece; now and then who reads is asked anew. Raises `_ComeAgain` for those who
+        may not any more, and where nothing came since: they may have gone, which nothing tells."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.wait({coming}, timeout=max(0, self._asked + LIFETIME - loop.time()))
+            if loop.time() < self._asked + LIFETIME:
+                self._quiet = False
+                return coming.result()
+            if self._quiet and not coming.done():
+                raise _ComeAgain("nothing was written for long")
+            try:
+                self._caller = await self.identify_anew()
+                await self.session(id)
+            except (Refused, NotFound, NotReady) as error:
+                raise _ComeAgain(f"its reader may not read it any more: {error}") from None
+            self._asked, self._quiet = loop.time(), True
+
+    def _break_off(self, why: object, level: int = logging.WARNING) -> None:
         """Too late for a status: the client sees that the answer has no end."""
-        self.service.log.warning("A log broke off: %s", why)
+        self.service.log.log(level, "A log broke off: %s", why)
         self.detach().close()
 
     def _head(self, session: Session, query: LogQuery) -> None:
@@ -123,20 +153,6 @@ def _part(query: LogQuery) -> LogPart:
 
 async def _next(pieces: AsyncIterator[str]) -> str | None:
     return await anext(pieces, None)
-
-
-async def _for_a_while(pieces: AsyncIterator[str]) -> AsyncIterator[str]:
-    """What comes of a log that is followed, until whoever reads it is to be asked anew."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + LIFETIME
-    while True:
-        try:
-            piece = await within(max(0, end - loop.time()), _next(pieces))
-        except asyncio.TimeoutError:
-            return
-        if piece is None:
-            return
-        yield piece
 
 
 async def _found(raw: AsyncIterator[bytes], query: LogQuery) -> AsyncIterator[str]:

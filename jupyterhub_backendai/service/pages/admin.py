@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from pydantic import ConfigDict, Field
+
 from ...model.catalog import ResourceGroup
 from ...model.slots import SLOT_NAMES
 from ...model.status import Status
@@ -18,6 +20,7 @@ from ..agents import Load, loads
 from ..auth import DELETE, READ, START
 from ..base import Refused
 from ..owners import EVERYBODY
+from ..schemas import Part
 from .base import Page
 from .sessions import slot_bar
 from .words import Tag, session_to
@@ -29,6 +32,12 @@ MOST_WAITING, LEAST_WAITING = 35, 10
 MOST_HELD = 60
 MOST_OWNERS = 3  # that are named of those whose sessions are not shown
 MOST_AGENTS = 60  # of one resource group
+RULES = {  # of a group's line, and of where what is in it goes
+    "backfill": "Who fits may go before who does not fit yet.",
+    "strict": "Nobody goes before the first in line.",
+    "concentrated": "One agent is filled after the other.",
+    "dispersed": "Sessions are spread over the agents.",
+}
 STALE = timedelta(minutes=1)  # since an agent was seen; less than that is now
 
 
@@ -93,6 +102,19 @@ class GroupView:
     waiting: list[Session]
     in_line: int
 
+    @property
+    def rules(self) -> str:
+        """How its line goes, and where."""
+        return f"{RULES[self.group.queue]} {RULES[self.group.selection]}"
+
+
+class AdminQuery(Part):
+    """Which agents the page shows."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")  # the Hub may add what it likes
+
+    agent: str = Field(default="", max_length=255)  # a part of their names
+
 
 class AdminPage(Page):
     """The site at one look, for whoever may see everybody's sessions."""
@@ -100,18 +122,20 @@ class AdminPage(Page):
     async def get(self) -> None:
         if not self.caller.may_all(READ):
             raise Refused(403, "not_yours", "This page is for admins.")
+        wanted = self.read_query(AdminQuery).agent
         db, store, groups = self.site.db, self.site.store, self.site.catalog.resource_groups
         waiting = asyncio.gather(*(self._waiting(group) for group in groups))
         agents, holdings, lines = await asyncio.gather(
             db(store.agents), db(store.holdings), waiting
         )
+        named = [agent for agent in agents if wanted in agent.name]
         rows = fair(
             [len(line) for line, _ in lines],
-            max(LEAST_WAITING, MOST_WAITING - len(agents) // 2),
+            max(LEAST_WAITING, MOST_WAITING - len(named) // 2),
         )
         there = loads(agents, holdings)
-        each = max(0, MOST_HELD // max(1, len(agents)) - 1)
-        shown = {name: list(load.sessions)[:each] for name, load in there.items()}
+        each = max(0, MOST_HELD // max(1, len(named)) - 1)
+        shown = {agent.name: list(there[agent.name].sessions)[:each] for agent in named}
         sessions = await db(store.get_many, [id for ids in shown.values() for id in ids])
         taking = Counter(agent.group for agent in agents if agent.available and agent.schedulable)
 
@@ -122,12 +146,13 @@ class AdminPage(Page):
 
         views = []
         for group, (line, in_line), some in zip(groups, lines, rows, strict=True):
-            mine = [agent for agent in agents if agent.group == group.name]
+            mine = [agent for agent in named if agent.group == group.name]
             first = [view(agent) for agent in mine[:MOST_AGENTS]]
             views.append(GroupView(group, first, len(mine) - len(first), line[:some], in_line))
         self.write_page(
             "backendai/pages/admin.html", PARTS,
-            groups=views, events=EVERYBODY,
+            groups=views, events=EVERYBODY, wanted=wanted,
+            finds=bool(wanted) or any(view.more for view in views),
             may_order=self.caller.may_all(START), can_end=self.caller.may_all(DELETE),
         )  # fmt: skip
 

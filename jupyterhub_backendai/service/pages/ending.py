@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...model.status import IN_LINE
 from ..auth import DELETE
 from ..calls.sessions import find
 from ..ending import end
 from .base import Page
+from .words import in_line
 
 
 class EndPage(Page):
@@ -18,7 +18,7 @@ class EndPage(Page):
         if session.status.is_final:
             self.redirect(self.hub_auth.base_url)
             return
-        waits = session.status in IN_LINE
+        waits = in_line(session)
         self.show("backendai/pages/end.html", self.caller, session=session, waits=waits)
 
     async def post(self, id: str) -> None:

@@ -23,9 +23,12 @@ from .words import session_to
 
 Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
-    "began_at", "-began_at",
+    "began_at", "-began_at", "position",
 ]  # fmt: skip
-PARTS = {"list": "backendai/pages/sessions_list.html"}
+AGAIN = "again"
+PARTS = {
+    "list": "backendai/pages/sessions_list.html", AGAIN: "backendai/pages/sessions_again.html",
+}  # fmt: skip
 _WHAT = [("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", "")]
 _COLUMNS = {  # by state: title, class, what it is sorted by
     "live": [*_WHAT, ("Since", "took", "began_at"), ("Ends", "ends", "")],
@@ -70,12 +73,15 @@ class SessionsPage(Page):
         owner = await whose(self.service, self.caller, query.owner or None)
         db, store, rest = site.db, site.store, "over" if query.state == "live" else "live"
         mine = owner == self.caller.name
+        if self.part == AGAIN:
+            self.write_page("", PARTS, **await self._launches(mine))
+            return
         (sessions, total), (_, others), (_, waiting), left, launches = await asyncio.gather(
             db(store.list_sessions, query.wanted(owner, _STATES[query.state]), **query.part()),
             db(store.list_sessions, query.wanted(owner, _STATES[rest]), limit=0),
             db(store.list_sessions, query.wanted(owner, _WAITS), limit=0),
             left_to(site, self.caller) if mine else _nothing(),
-            db(store.launches, self.caller.name) if mine else _nothing(),
+            self._launches(mine),
         )  # fmt: skip
         if (last := query.within(total)) != query:
             query = last
@@ -88,19 +94,26 @@ class SessionsPage(Page):
             query=query, sessions=[session_to(self.caller.name, one) for one in sessions],
             left=left, **query.pages(service, total),
             events=EVERYBODY if owner is None else "" if mine else owner,
-            pinned=[launch for launch in launches if launch.pinned],
-            recent=[launch for launch in launches if not launch.pinned],
-            sees_all=self.caller.may_all(READ), readable=self.readable,
+            **launches, sees_all=self.caller.may_all(READ), readable=self.readable,
             can_end=query.state == "live" and any(self.may_end(session) for session in sessions),
             may_end=self.may_end,
             groups=[group.name for group in site.catalog.resource_groups],
-            launch_url=self.launch_url, start_url=self._start_url(owner),
+            start_url=self._start_url(owner),
             filtered=bool(query.name or query.type or query.resource_group),
             unfiltered=ListQuery(state=query.state, owner=query.owner).address(service),
             tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
         )  # fmt: skip
+
+    async def _launches(self, mine: bool) -> dict[str, Any]:
+        """What leads to the launcher; recent launches beside one's own sessions only."""
+        own = await self.site.db(self.site.store.launches, self.caller.name) if mine else []
+        return {
+            "launch_url": self.launch_url,
+            "pinned": [launch for launch in own if launch.pinned],
+            "recent": [launch for launch in own if not launch.pinned],
+        }
 
     def _start_url(self, owner: str | None) -> str:
         """Where a session is launched for whom the list is of; empty where that may not be."""

@@ -11,7 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ...model.slots import format_bytes, format_thousandths
-from ...model.status import Phase, Result, Status
+from ...model.status import IN_LINE, Phase, Result, Status
 from ...model.steps import Step
 from ...site.clock import utcnow
 from ...site.ending import ended_by
@@ -203,6 +203,11 @@ def moment(at: datetime | None, shows: str = "when") -> Markup:
     )
 
 
+def in_line(session: Session) -> bool:
+    """Whether ending a session is to cancel it: nothing of it has started."""
+    return session.status in IN_LINE
+
+
 def began_at(session: Session) -> datetime:
     """Since when a session is what it is: waits, or runs."""
     return session.running_at or session.submitted_at
@@ -241,5 +246,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,
     "short_reason": short_reason, "began_at": began_at, "took": took, "deadline": deadline,
-    "urgency": urgency, "exit_words": exit_words, "passed": passed,
+    "urgency": urgency, "in_line": in_line, "exit_words": exit_words, "passed": passed,
 }  # fmt: skip

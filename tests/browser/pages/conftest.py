@@ -55,7 +55,8 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
         contexts.append(context)
         # A window behind another counts as hidden, and many tests may open some at once.
         await context.add_init_script(
-            "Object.defineProperty(document, 'visibilityState', { get: () => 'visible' })"
+            """Object.defineProperty(document, "visibilityState",
+                 { get: () => window.unseen ? "hidden" : "visible" })"""
         )
         page = await context.new_page()
         page.on("requestfailed", note_failed)

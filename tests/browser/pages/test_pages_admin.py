@@ -68,6 +68,101 @@ async def test_a_place_in_line_is_moved(sample: Sample, visit: Open) -> None:
     assert (reply.status, reply.json["errors"][0]["field"]) == (403, "priority")
 
 
+async def test_one_far_back_in_line_is_moved(sample: Sample, visit: Open) -> None:
+    """The page has the first of the line only: the list has all, and each has its place there."""
+    sample.agents()
+    await sample.run("alice", "holds", 9, **{**GPU, "preset": "gpu-small"})
+    await sample.run("alice", "holds-too", 9, **GPU)
+    waiting = [await sample.submit("bob", f"w-{n:03}", 60 - n, **GPU) for n in range(40)]
+    sample.place()
+    page = await visit("admin", "admin")
+    group = page.get_by_role("region", name="gpu-lab")
+    await expect(group.locator("tr[id^=w-]")).to_have_count(34)
+    await group.get_by_role("link", name="All 40").click()
+    names = page.locator(".bk-list .name")
+    await expect(names.first).to_have_text("w-000")
+    await page.get_by_role("link", name="Next").click()
+    await expect(names.first).to_have_text("w-025")
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    await page.get_by_role("link", name="w-039", exact=True).click()
+    panel = page.get_by_role("dialog", name="w-039")
+    why = panel.locator("[aria-live=polite]")
+    await expect(why.first).to_contain_text("In line, #40")
+    field = panel.get_by_label("Priority of w-039")
+    await field.fill("90")
+    await field.press("Enter")
+    await expect(page.get_by_role("status").filter(has_text="has priority 90")).to_be_attached()
+    sample.place()
+    await expect(why.first).to_contain_text("In line, #1")
+    assert sample.store.get(waiting[-1].id).position == 1
+    for who, path in (
+        ("bob", f"sessions/{waiting[0].id}"),
+        ("watcher", f"sessions/{waiting[0].id}"),
+    ):
+        page = await visit(path, who)
+        await expect(page.get_by_role("heading", level=1)).to_have_text("w-000")
+        await expect(page.locator("[data-priority]")).to_have_count(0)
+
+
+async def test_an_agent_is_found_by_its_name(sample: Sample, visit: Open) -> None:
+    sample.store.report_agents(
+        [AgentReport(f"a{n:03}", "default", Slots(4000, GIB)) for n in range(70)],
+        now=sample.now(),
+    )
+    page = await visit("admin", "admin")
+    await expect(page.get_by_text("and 10 more agents")).to_be_visible()
+    await expect(page.get_by_role("rowheader", name="a065")).to_have_count(0)
+    await page.get_by_role("searchbox").fill("a06")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.get_by_role("rowheader")).to_have_count(10)
+    await expect(page.get_by_text("No agent here has a06 in its name.")).to_be_visible()
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    await page.get_by_role("button", name="Drain a065").click()
+    await page.get_by_role("dialog").get_by_role("button", name="Drain agent").click()
+    await expect(page.get_by_role("button", name="Take sessions again on a065")).to_be_visible()
+    await expect(page.get_by_role("rowheader")).to_have_count(10)
+    await page.get_by_role("link", name="Clear").click()
+    await expect(page.get_by_text("and 10 more agents")).to_be_visible()
+
+
+async def test_a_line_on_a_phone(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    for name in ("one", "two", "three"):
+        waits = await sample.submit("bob", f"of-{name}", 5, **GPU)
+        sample.place()
+    page = await visit("admin", "admin", width=390)
+    labels = page.locator(f"#w-{waits.id} td[data-label]")
+    told = await labels.evaluate_all("cells => cells.map((cell) => cell.dataset.label)")
+    assert told == ["Owner", "Asks for", "Waits", "Priority"]
+    small = await page.locator("main table :is(.btn, input)").evaluate_all(
+        """all => all.filter((one) => one.getBoundingClientRect().height < 40)
+          .map((one) => one.outerHTML)"""
+    )
+    assert small == []
+    roles = await page.locator("main table").evaluate_all(
+        """tables => tables.map((table) => [table, ...table.querySelectorAll("tbody, tr, th, td")]
+          .every((node) => node.getAttribute("role")))"""
+    )
+    assert roles == [True, True, True]
+    await expect(page.get_by_text("Who fits may go before")).to_have_count(2)
+
+
+async def test_what_has_its_place_is_cancelled_everywhere(sample: Sample, visit: Open) -> None:
+    """One word for it, on each page that ends it."""
+    sample.agents()
+    placed = await sample.submit("alice", "placed")
+    sample.place()
+    assert sample.store.get(placed.id).status is Status.SCHEDULED
+    for path in ("", "admin", "notices", f"sessions/{placed.id}"):
+        page = await visit(path, "admin" if path == "admin" else "alice")
+        link = page.locator("main").locator(f"[data-end='{placed.id}']").first
+        assert await link.get_attribute("data-waits") is not None, path
+        told = f"{await link.get_attribute('title')} {await link.inner_text()}"
+        assert "Cancel" in told, path
+    await page.goto(f"{page.url}/end")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Cancel placed?")
+
+
 async def test_an_agent_is_drained(sample: Sample, visit: Open) -> None:
     """By keyboard, while another admin looks on."""
     sample.agents()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.async_api import expect
+from playwright.async_api import Page, expect
 
 from jupyterhub_backendai.model.status import Status
 
@@ -53,6 +53,96 @@ async def test_only_news_is_shown_and_the_drawer_has_all(sample: Sample, visit: 
     await page.reload()
     await expect(page.locator("#bk-drawer [data-notice]")).to_have_count(8)
     await expect(page.get_by_role("button", name="Notifications", exact=True)).to_be_visible()
+
+
+# A browser without a screen shows no notifications: this notes them, and answers as was said.
+RECORDER = """window.told = [];
+window.Notification = class extends EventTarget {
+  static permission = sessionStorage.getItem("permission") ?? "default";
+  static async requestPermission() {
+    sessionStorage.setItem("permission", (this.permission = window.answer));
+    return this.permission;
+  }
+  constructor(title, options) {
+    super();
+    window.told.push([title, options.tag]);
+    window.last = this;
+  }
+};"""
+
+
+async def look_away(page: Page, away: bool = True) -> None:
+    """Another tab lies over this one, or does not any more."""
+    await page.evaluate(
+        """away => {
+          window.unseen = away;
+          document.dispatchEvent(new Event("visibilitychange"));
+        }""",
+        away,
+    )
+
+
+async def ask_for_news(page: Page, answer: str) -> None:
+    """Presses the drawer's button, and answers the browser's question."""
+    await page.add_init_script(RECORDER)
+    await page.reload()
+    await page.evaluate("answer => { window.answer = answer; }", answer)
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    await page.get_by_role("button", name=re.compile("Notifications")).click()
+    await page.get_by_role("button", name="Tell me when one is ready").click()
+
+
+async def test_the_browser_tells_while_nobody_looks(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.submit("alice", "train")
+    page = await visit("")
+    await page.clock.install()
+    await ask_for_news(page, "granted")
+    await expect(page.locator("#bk-spoken")).to_have_text("You will be told.")
+    await expect(page.get_by_role("button", name="Tell me when one is ready")).to_be_hidden()
+    await page.keyboard.press("Escape")
+
+    item = page.locator(f"#n-{session.id}")
+
+    async def until(state: Status) -> None:
+        await page.clock.fast_forward(30_000)  # a tab that nobody sees looks that seldom
+        await expect(item).to_have_attribute("data-state", state.value)
+
+    await look_away(page)
+    sample.place()
+    await until(Status.SCHEDULED)
+    assert await page.evaluate("told") == [], "that it starts is no news"
+    sample.advance(session, *ON)
+    await until(Status.RUNNING)
+    assert await page.evaluate("told") == [["train is ready", f"backendai-{session.id}"]]
+    await look_away(page, False)
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    other = await sample.run("alice", "other")
+    await expect(page.locator(f"#n-{other.id}")).to_have_attribute("data-state", "RUNNING")
+    assert len(await page.evaluate("told")) == 1, "whoever looks sees its note"
+    await look_away(page)
+    sample.end(session, "user_requested", "You ended it.")
+    await until(Status.TERMINATED)
+    assert (await page.evaluate("told"))[1:] == [["train was ended", f"backendai-{session.id}"]]
+    await page.evaluate("last.dispatchEvent(new Event('click'))")
+    await page.wait_for_url(f"**/sessions/{session.id}")
+    # It is told once: the next page knows that it was.
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    assert await page.evaluate("told") == []
+    await page.get_by_role("button", name=re.compile("Notifications")).click()
+    await expect(page.get_by_role("button", name="Tell me when one is ready")).to_be_hidden()
+
+
+async def test_a_browser_that_may_not_tell(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    page = await visit("")
+    await ask_for_news(page, "denied")
+    await expect(page.locator("#bk-spoken")).to_have_text("Your browser does not allow it.")
+    await expect(page.get_by_role("button", name="Tell me when one is ready")).to_be_hidden()
+    await page.evaluate("window.unseen = true")
+    session = await sample.run("alice", "train")
+    await expect(page.locator(f"#n-{session.id}")).to_have_attribute("data-state", "RUNNING")
+    assert await page.evaluate("told") == []
 
 
 async def test_the_tab_tells_the_state(sample: Sample, visit: Open) -> None:

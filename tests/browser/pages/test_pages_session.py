@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import AsyncIterator
 
+import pytest
 from playwright.async_api import expect
 
+from jupyterhub_backendai.engine.logs import LogPart
 from jupyterhub_backendai.model.status import Phase, Result, Status
+from jupyterhub_backendai.service.calls import logs as logs_call
 from jupyterhub_backendai.site.clock import utcnow
 
 from ...service.running import keep_log
@@ -204,6 +209,54 @@ async def test_the_log_is_shown_searched_and_downloaded(sample: Sample, visit: O
     assert path.read_text().splitlines()[0] == "line 0"
 
 
+async def test_a_log_that_is_quiet_for_long_is_followed_on(
+    sample: Sample, visit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server breaks it off now and then; only the log's own end is told as one."""
+    monkeypatch.setattr(logs_call, "LIFETIME", 4)  # more than the page takes for trouble
+    sample.agents()
+    session = await sample.run("alice", "quiet", 5)
+    sample.store.set_kernel(session.id, role="main", agent="cpu-02", container_id="c0ffee")
+    opened, goes_on, over = [], asyncio.Event(), asyncio.Event()
+
+    async def open_log(agent: str, container: str, part: LogPart) -> AsyncIterator[bytes]:
+        opened.append(part)
+        yield b"".join(b"line %d\n" % n for n in range(200))
+        for event, line in ((goes_on, b"at last\n"), (over, b"bye\n")):
+            await event.wait()
+            yield line
+
+    monkeypatch.setattr(sample.site.engine, "open_log", open_log)
+    page = await visit(f"sessions/{session.id}/log")
+    said, box = page.locator("#bk-log-said"), page.locator("#bk-lines")
+    await expect(said).to_have_text("Live")
+    await page.evaluate(
+        """() => {
+          window.told = [];
+          const said = document.getElementById("bk-log-said");
+          const note = () => told.push(said.textContent);
+          new MutationObserver(note).observe(said, { childList: true });
+          const box = document.getElementById("bk-lines");
+          box.scrollTop = 200;
+        }"""
+    )
+    for _ in range(200):
+        if len(opened) == 2:
+            break
+        await asyncio.sleep(0.05)
+    assert [part.follow for part in opened] == [True, True]
+    await expect(box).to_have_text("".join(f"line {n}\n" for n in range(200)))
+    assert await box.evaluate("box => box.scrollTop") == 200, "where somebody reads"
+    goes_on.set()
+    await expect(box).to_contain_text("at last")
+    assert (await box.inner_text()).count("line 199") == 1
+    told = await page.evaluate("told")
+    assert set(told) <= {"Live"}
+    over.set()
+    await expect(said).to_have_text("The log has come to its end.")
+    assert (await box.inner_text()).endswith("at last\nbye\n")
+
+
 async def test_a_log_that_is_not_kept_is_no_empty_one(sample: Sample, visit: Open) -> None:
     sample.agents()
     session = await sample.run("alice", "kept", 5)
@@ -211,6 +264,29 @@ async def test_a_log_that_is_not_kept_is_no_empty_one(sample: Sample, visit: Ope
     page = await visit(f"sessions/{session.id}/log")
     await expect(page.get_by_role("status").filter(has_text="no such log")).to_be_visible()
     await expect(page.locator("#bk-lines")).to_be_hidden()
+
+
+async def test_a_long_name_is_no_wider_than_a_phone(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    long = "averylongnamewithoutanybreak" * 2 + "tillhere"
+    runs = await sample.run("alice", long, 5)
+    batch = {"type": "batch", "batch": {"command": "true"}}
+    over = await sample.run("alice", long[::-1], 5, **batch)
+    sample.end(over, "task_finished", "Its command ended.", 0)
+    waits = await sample.submit("alice", f"{long[:60]}wait", **GPU)
+    sample.place()
+    assert len(long) == 64
+    paths = ["", "?state=over", "notices", "admin", f"launch?like={over.id}"]
+    paths += [f"sessions/{s.id}{part}" for s in (runs, over) for part in ("", "/history", "/log")]
+    paths += [f"sessions/{s.id}{part}" for s in (runs, waits) for part in ("", "/end")]
+    wide = {}
+    for path in paths:
+        page = await visit(path, "admin" if path == "admin" else "alice", width=390)
+        shown = page.get_by_text(long[:20]).or_(page.get_by_text(long[:-21:-1]))
+        await expect(shown.first).to_be_attached()
+        wide[path] = await page.evaluate("document.documentElement.scrollWidth")
+        await page.context.close()
+    assert {path for path, width in wide.items() if width > 390} == set()
 
 
 async def test_somebody_elses_is_not_there(sample: Sample, visit: Open) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.async_api import expect
 
 from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.service.calls import events as events_call
 
 from .conftest import Open
 from .sample import Sample
@@ -149,3 +151,55 @@ async def test_a_name_is_never_markup(sample: Sample, visit: Open) -> None:
     page = await visit("")
     await expect(page.locator(".bk-list .name")).to_have_text("<img src=x onerror=alert(1)>")
     assert await page.locator(".bk-list img, .bk-list script").count() == 0
+
+
+async def test_what_was_launched_elsewhere_can_be_launched_again(
+    sample: Sample, visit: Open
+) -> None:
+    page = await visit("")
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    again = page.get_by_role("link", name="Start again:")
+    await expect(again).to_have_count(0)
+    for name in ("first", "second"):
+        asked = {"json": {"name": name}}
+        reply = await sample.running.call("POST", "api/sessions", "alice", **asked)
+        assert reply.status == 201
+        await expect(again).to_have_text(f"Start again: {name}")
+    # The menu stays open while it changes, and where it is.
+    await page.get_by_role("button", name="Recent and pinned launches").click()
+    menu = page.locator(".bk-again .dropdown-menu")
+    before = await menu.bounding_box()
+    await sample.running.call("POST", "api/sessions", "alice", json={"name": "third"})
+    await expect(menu.get_by_role("link", name="third")).to_be_visible()
+    after = await menu.bounding_box()
+    assert before
+    assert after
+    assert abs(after["y"] - before["y"]) < 1
+
+
+async def test_events_that_end_as_they_do_now_and_then_are_no_news(
+    visit: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events_call, "LIFETIME", 0.5)
+    page = await visit("")
+    await expect(page.locator("#bk-live")).to_have_text("Live")
+    asked: list[str] = []
+    page.on("request", lambda r: asked.append(r.url) if "api/events" in r.url else None)
+    await page.evaluate(
+        """() => {
+          window.said = [];
+          const live = document.getElementById("bk-live");
+          const note = () => said.push(live.textContent);
+          new MutationObserver(note).observe(live, { childList: true });
+        }"""
+    )
+    for _ in range(3):
+        async with page.expect_request("**/api/events*"):
+            pass
+    assert len(asked) >= 3
+    assert await page.evaluate("said") == []
+    # Where nothing answers, that is told.
+    await page.context.set_offline(True)
+    await expect(page.locator("#bk-live")).to_have_text("Not connected, trying again")
+    await page.context.set_offline(False)
+    await expect(page.locator("#bk-live")).to_have_text("Live")

@@ -7,7 +7,7 @@ const $ = (name) => document.getElementById(`bk-drain-${name}`);
 let agent = "";
 
 async function move(form) {
-  const { name } = form.dataset, session = form.closest("tr").id.slice("w-".length), priority = form.elements.priority;
+  const { name, priority: session } = form.dataset, { priority } = form.elements;
   try {
     await call("PATCH", `api/sessions/${session}`, { priority: Number(priority.value) });
     priority.defaultValue = priority.value; // it is the server's now

@@ -7,11 +7,13 @@ const GATHER = 150; // ms in which changes are gathered
 const SPREAD = 350; // ms over which the tabs that hear of the same change ask
 const POLL = 7000; // ms between two looks without events
 const HIDDEN_POLL = 30000; // ms between two looks of a tab that nobody sees
+const BLINK = 2000; // ms without a connection after which that is said: the server ends events now and then
+const ANEW = 500; // ms, at most, until events that ended are asked for again
 const AGAIN = 60000; // ms until events are tried again
 const SHOWN = { live: "Live", polling: "Looks every few seconds", away: "Not connected, trying again" };
-const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"]];
+const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"], ["style", ".show"], ["aria-expanded", ".show"], ["role", "table, thead, tbody, tr, td, th"]];
 
-let soon = 0, busy = false, dirty = false, polling = 0, later = 0, source = null, told = "";
+let away = 0, soon = 0, busy = false, dirty = false, polling = 0, later = 0, source = null, told = "";
 const taken = new EventTarget();
 
 /** Calls `work` with each part that was brought up to date. */
@@ -32,7 +34,7 @@ async function update() {
   try {
     const answers = await Promise.all([...document.querySelectorAll("[data-part]")].map(renew));
     if (answers.every(Boolean)) tellTrouble("");
-    if (polling && answers.some(Boolean)) show("polling");
+    if (answers.some(Boolean)) back();
   } finally {
     busy = false;
   }
@@ -54,7 +56,7 @@ async function renew(node) {
     if (!(error instanceof Refused)) throw error;
     if (error.status === 401 || error.status === 403) tellTrouble("You are signed out, so this page does not change any more.", location.href);
     else if (error.status === 404) tellTrouble("It is not there any more.");
-    else show("away");
+    else lost();
     return false;
   }
 }
@@ -81,7 +83,19 @@ function put(node, html) {
   taken.dispatchEvent(new CustomEvent("part", { detail: node }));
 }
 
+/** There is no connection; that is told where it stays so. */
+function lost() {
+  away ||= setTimeout(() => show("away"), BLINK);
+}
+
+function back() {
+  if (polling) show("polling");
+  else if (source?.readyState === EventSource.OPEN) show("live");
+}
+
 function show(state) {
+  clearTimeout(away);
+  away = 0;
   const where = document.getElementById("bk-live");
   if (!where || where.dataset.state === state) return;
   where.dataset.state = state;
@@ -97,7 +111,9 @@ function follow() {
   clearTimeout(later);
   source?.close();
   const mine = (source = events(page.dataset.events));
+  let open = false;
   mine.addEventListener("open", () => {
+    open = true;
     poll(0);
     show("live");
     refresh(); // whatever happened while nobody listened
@@ -106,7 +122,12 @@ function follow() {
   mine.addEventListener("agent", refresh);
   mine.addEventListener("error", () => {
     if (mine !== source) return;
-    show("away");
+    lost();
+    if (open) {
+      mine.close();
+      later = setTimeout(follow, ANEW * Math.random());
+      return;
+    }
     if (!polling) poll(POLL);
     if (mine.readyState === EventSource.CLOSED) later = setTimeout(follow, AGAIN);
   });
@@ -116,6 +137,8 @@ function follow() {
 // leaves its own to the others, and looks by itself now and then.
 function leave() {
   clearTimeout(later);
+  clearTimeout(away);
+  away = 0;
   source?.close();
   source = null;
   poll(HIDDEN_POLL);

@@ -45,13 +45,19 @@ async function* pieces(url, signal) {
   for (let piece; !(piece = await reader.read()).done; ) yield piece.value;
 }
 
-async function whole(box, signal) {
+/** All of the log; `again` after it broke off: then what is shown stays until there is something to show. */
+async function whole(box, signal, again) {
   const follow = $("follow").checked && "live" in $("log").dataset;
-  empty(box);
-  say(follow ? "Waiting for the log." : "");
+  let stale = again;
+  if (!stale) empty(box);
+  if (!stale) say(follow ? "Waiting for the log." : "");
   for await (const text of pieces(address({ tail: $("log").dataset.tail, follow: follow ? "1" : "" }), signal)) {
+    const up = stale && !bottom(box) ? box.scrollHeight - box.scrollTop : 0; // where somebody reads
+    if (stale) empty(box);
+    stale = false;
     say(follow ? "Live" : "");
     add(box, document.createTextNode(text));
+    if (up) box.scrollTop = box.scrollHeight - up;
   }
   if (!box.textContent) say("Nothing was written.");
   else say(follow ? "The log has come to its end." : "");
@@ -78,23 +84,25 @@ async function found(box, words, signal) {
   say(count ? `${count} ${count === 1 ? "line" : "lines"} found` : "No line has it.");
 }
 
-async function show() {
+async function show({ again = false } = {}) {
   reading.abort();
-  const mine = (reading = new AbortController());
+  const began = Date.now(), mine = (reading = new AbortController());
   const box = $("lines"), words = $("search").value.trim();
   $("download").href = address({ download: "1" });
   box.hidden = false;
   $("follow").disabled = Boolean(words) || !("live" in $("log").dataset);
   try {
-    await (words ? found(box, words, mine.signal) : whole(box, mine.signal));
+    await (words ? found(box, words, mine.signal) : whole(box, mine.signal, again));
   } catch (error) {
     if (mine.signal.aborted) return;
     if (error instanceof Refused && error.status && error.status < 500) {
       say(error.message);
       box.hidden = true; // an empty box would say that nothing was written
     } else {
-      say("The log broke off. Trying again.");
-      setTimeout(() => mine === reading && show(), AGAIN);
+      // The server breaks one off that was quiet for long, to see whether somebody is there.
+      const lasted = Date.now() - began > AGAIN;
+      if (!lasted) say("The log broke off. Trying again.");
+      setTimeout(() => mine === reading && show({ again: true }), lasted ? 0 : AGAIN);
     }
   }
 }
@@ -116,7 +124,7 @@ export function log() {
   // A tab that nobody sees leaves its connection to the others; see live.js.
   document.addEventListener("visibilitychange", () => {
     if (!("live" in $("log").dataset) || !$("follow").checked || $("search").value) return;
-    if (document.visibilityState === "visible") show();
+    if (document.visibilityState === "visible") show({ again: true });
     else reading.abort();
   });
   show();

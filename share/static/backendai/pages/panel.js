@@ -55,7 +55,7 @@ export function panel() {
     window.addEventListener("popstate", () => location.reload());
     return;
   }
-  document.querySelector("[data-part=list]").dataset.from = location.href;
+  for (const each of document.querySelectorAll("[data-part=list], [data-part=again]")) each.dataset.from = location.href;
   document.addEventListener("click", (event) => {
     const link = event.target.closest(".bk-list [data-panel]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
