@@ -357,7 +357,7 @@ def gallery() -> str:
             for kind, words in KINDS.items():
                 width = "20%" if "phone" in kind else "75%"
                 parts.append(
-                    f"```{{image}} ../../images/pages/{page}{kind}.png\n"
+                    f"```{{image}} ../images/pages/{page}{kind}.png\n"
                     f":alt: {page.replace('-', ' ')}, {words}\n:width: {width}\n```\n"
                 )
     return "\n".join(parts)
