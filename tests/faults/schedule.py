@@ -46,8 +46,8 @@ from .world import AGENTS, Job, StubEngine, World, ask
 OWNERS = ("alice", "bob", "carol")
 SESSIONS = 30
 FAULTS = 20
-LAUNCHES, ENDS = 40, 40  # seconds: the last launch, and after it the last wish that it end
-WORK = 20  # seconds that a command takes at most
+LAUNCHES, ENDS = 20, 20  # seconds: the last launch, and after it the last wish that it end
+WORK = 10  # seconds that a command takes at most
 STEPS_APART = 180  # at most, between two faults
 SETTLED = 900  # seconds after which all must be well
 KILLS = (
@@ -363,7 +363,7 @@ def _end(loop: VirtualLoop) -> None:
 def main(seeds: list[int]) -> None:
     logging.disable(logging.CRITICAL)
     get_logger().disabled = True
-    batch.LOOK_INTERVAL = queue.LOOK_INTERVAL = 2.0
+    batch.LOOK_INTERVAL = queue.LOOK_INTERVAL = 3.0
     memory = sqlite3.connect(":memory:", check_same_thread=False)
     empty = sqlite3.connect(":memory:")
     with tempfile.TemporaryDirectory() as directory:
