@@ -7,11 +7,23 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from ...hub.harness import Hub
+from ...hub.harness import Hub, running
 from ..chromium import PROGRAM
 
 expect.set_options(timeout=20_000)  # containers start and end meanwhile
-SignIn = Callable[..., Page]
+PRESETS = [
+    {"name": "small", "cpu": 0.5, "mem": "512m"},
+    {"name": "medium", "cpu": 1, "mem": "1g", "shm": "128m"},
+]
+
+
+@pytest.fixture(scope="module")
+def hub(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """One for each file, with the `SETTINGS` of that file and folders."""
+    directory = tmp_path_factory.mktemp("hub")
+    ours = {**request.module.SETTINGS, "folder_root": str(directory / "folders")}
+    with running(directory, settings={"BackendAI": ours}) as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

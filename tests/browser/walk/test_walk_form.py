@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ...hub.harness import Hub, running, wait_for
-from .conftest import sign_in, step
+from ...hub.harness import Hub, wait_for
+from .conftest import PRESETS, sign_in, step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
 
-SETTINGS = {
-    "BackendAI": {
-        "presets": [
-            {"name": "small", "cpu": 0.5, "mem": "512m"},
-            {"name": "medium", "cpu": 1, "mem": "1g", "shm": "128m"},
-        ],
-    }
-}
+SETTINGS = {"presets": PRESETS}
 # What the session's limits are, wherever the kernel's cgroups are shown: version 1 or 2.
 CELL = (
     "import os\n"
@@ -35,16 +27,6 @@ CELL = (
     "open('data/kept.txt', 'w').write('kept'); open('lost.txt', 'w').write('lost')\n"
     "print('cores', int(quota[0]) / int(period[0]), 'bytes', memory[0])"
 )
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    directory = tmp_path_factory.mktemp("hub")
-    settings = {
-        "BackendAI": {**SETTINGS["BackendAI"], "folder_root": str(directory / "folders")},
-    }
-    with running(directory, settings=settings) as started:
-        yield started
 
 
 def run_cell(page: Page) -> str:

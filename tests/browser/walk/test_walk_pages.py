@@ -4,35 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from ...hub.harness import Hub, running, wait_for
+from ...hub.harness import Hub, wait_for
 from .conftest import sign_in, step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
 
 SETTINGS = {
-    "BackendAI": {
-        # Room for one "whole" at a time, so that a second waits for as long as the test says.
-        "agents": [{"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}],
-        "presets": [
-            {"name": "whole", "cpu": 1, "mem": "512m"}, {"name": "half", "cpu": 0.5, "mem": "512m"},
-        ],
-    }
+    # Room for one "whole" at a time, so that a second waits for as long as the test says.
+    "agents": [{"name": "here", "capacity": {"cpu": 1, "mem": "4g"}}],
+    "presets": [
+        {"name": "whole", "cpu": 1, "mem": "512m"}, {"name": "half", "cpu": 0.5, "mem": "512m"},
+    ],
 }  # fmt: skip
 # Goes on once the test has put a file into its folder.
 COMMAND = "echo at first; until [ -e data/go ]; do sleep 0.1; done; echo at last; exit 3"
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    directory = tmp_path_factory.mktemp("hub")
-    ours = {**SETTINGS["BackendAI"], "folder_root": str(directory / "folders")}
-    with running(directory, settings={"BackendAI": ours}) as started:
-        yield started
 
 
 @pytest.fixture

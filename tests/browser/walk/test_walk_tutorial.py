@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from ...hub.harness import Hub, running, wait_for
+from ...hub.harness import Hub, wait_for
 from ..chromium import keep
-from .conftest import sign_in, step
+from .conftest import PRESETS, sign_in, step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow]
 
-SETTINGS = {
-    "presets": [
-        {"name": "small", "cpu": 0.5, "mem": "512m"},
-        {"name": "medium", "cpu": 1, "mem": "1g", "shm": "128m"},
-    ],
-}
+SETTINGS = {"presets": PRESETS}
 WRITES = (
     'open("data/kept.txt", "w").write("kept")\n'
     'open("lost.txt", "w").write("lost")'
@@ -31,14 +25,6 @@ READS = (
     'files = [limits / "memory.max", limits / "memory/memory.limit_in_bytes"]\n'
     "print(*[file.read_text() for file in files if file.exists()])"
 )
-
-
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    directory = tmp_path_factory.mktemp("hub")
-    ours = {**SETTINGS, "folder_root": str(directory / "folders")}
-    with running(directory, settings={"BackendAI": ours}) as started:
-        yield started
 
 
 def run_cells(page: Page) -> str:
