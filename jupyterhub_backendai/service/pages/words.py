@@ -51,17 +51,6 @@ _OUTCOME: dict[Result, Tag] = {
     Result.GIVE_UP: Tag("Give up", "circle-xmark", "bad"),
     Result.SKIPPED: Tag("Skipped", "forward", ""),
 }
-_PHASE: dict[Phase, str] = {
-    Phase.SUBMIT: "Submit",
-    Phase.SCHEDULE: "Schedule",
-    Phase.PREPARE: "Prepare",
-    Phase.PULL: "Pull",
-    Phase.CREATE: "Create",
-    Phase.START: "Start",
-    Phase.TERMINATE: "Terminate",
-    Phase.CANCEL: "Cancel",
-    Phase.RECONCILE: "Reconcile",
-}
 
 # What a check says to an owner once it is passed; one that is not says why by itself.
 _PASSED: dict[str, str] = {
@@ -94,7 +83,7 @@ def result_tag(result: Result) -> Tag:
 def word(of: Status | Result | Phase) -> str:
     """What a status, a result or a phase is called, in lists and where one is chosen."""
     if isinstance(of, Phase):
-        return _PHASE[of]
+        return of.value.capitalize()
     return (_STATUS[of] if isinstance(of, Status) else _OUTCOME[of]).word
 
 
