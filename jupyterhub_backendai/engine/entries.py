@@ -10,7 +10,6 @@ from docker.tls import TLSConfig
 from pydantic import Field, field_validator
 
 from ..model.catalog import Amounts, Model, NameStr
-from ..model.slots import Slots
 from .docker import AgentConfig
 
 _TLS_KEYS = frozenset(signature(TLSConfig).parameters)
@@ -55,12 +54,8 @@ class AgentEntry(Model):
             name=self.name,
             group=group,
             client=client or dict(local_client),
-            capacity=_slots(self.capacity) if self.capacity else None,
-            reserved=_slots(self.reserved),
+            capacity=self.capacity.slots if self.capacity else None,
+            reserved=self.reserved.slots,
             address=self.address,
             hub_connect_url=self.hub_connect_url,
         )
-
-
-def _slots(amounts: Amounts) -> Slots:
-    return Slots(amounts.cpu or 0, amounts.mem or 0, amounts.fgpu or 0)

@@ -10,8 +10,17 @@ from pydantic_core import PydanticCustomError
 
 from .errors import Problem
 from .rules import check_image
-from .sent import SIZE, THOUSANDTHS
-from .slots import MIB, Slots, parse_bytes, parse_cpu, parse_fgpu
+from .sent import DEVICES, SIZE, THOUSANDTHS
+from .slots import (
+    GPU_SLOTS,
+    MIB,
+    SLOT_NAMES,
+    Slots,
+    parse_bytes,
+    parse_cpu,
+    parse_devices,
+    parse_fgpu,
+)
 
 NameStr = Annotated[
     str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+ -]*$")
@@ -37,6 +46,7 @@ def _parsed(parse: Any) -> BeforeValidator:
 Cpu = Annotated[int, _parsed(parse_cpu), THOUSANDTHS]
 Bytes = Annotated[int, _parsed(parse_bytes), SIZE]
 Fgpu = Annotated[int, _parsed(parse_fgpu), THOUSANDTHS]
+Devices = Annotated[int, _parsed(parse_devices), DEVICES]
 
 
 class Model(BaseModel):
@@ -52,6 +62,13 @@ class Amounts(Model):
     mem: Bytes | None = None
     shm: Bytes | None = None
     fgpu: Fgpu | None = None
+    gpu: Devices | None = None
+    mig: Devices | None = None
+
+    @property
+    def slots(self) -> Slots:
+        """The same, with nothing of what is not named."""
+        return Slots(**{name: getattr(self, name) or 0 for name in SLOT_NAMES})
 
 
 class App(Model):
@@ -127,6 +144,9 @@ class Preset(Model):
     mem: Bytes
     shm: Bytes | None = None
     fgpu: Fgpu = 0
+    gpu: Devices = 0
+    mig: Devices = 0
+    mig_profile: str | None = None
     resource_group: str | None = None
 
     @model_validator(mode="after")
@@ -137,12 +157,16 @@ class Preset(Model):
             raise ValueError("shared memory is part of memory: shm cannot be more than mem")
         if self.shm is not None and self.shm < MIB:
             raise ValueError("shm must be at least 1m; leave it out to have it chosen by mem")
+        if sum(1 for name in GPU_SLOTS if getattr(self, name)) > 1:
+            raise ValueError("a session has fgpu, gpu or mig, and never two of them")
+        if self.mig_profile is not None and not self.mig:
+            raise ValueError("mig_profile says which mig devices: name how many, as mig=1")
         return self
 
     @property
     def slots(self) -> Slots:
         """What the preset takes of an agent."""
-        return Slots(self.cpu, self.mem, self.fgpu)
+        return Slots(self.cpu, self.mem, self.fgpu, self.gpu, self.mig)
 
 
 class ResourceGroup(Model):

@@ -8,13 +8,17 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, model_validator
 
 from .catalog import Amounts, Model
-from .slots import Limits
+from .slots import SLOT_NAMES, Limits
 
 
 def _no_shm(total: Amounts) -> Amounts:
     if total.shm is not None:
         raise ValueError("shm is part of mem: bound it in per_session, or leave it out here")
     return total
+
+
+def _limits(total: Amounts, sessions: int | None) -> Limits:
+    return Limits(**{name: getattr(total, name) for name in SLOT_NAMES}, sessions=sessions)
 
 
 Total = Annotated[Amounts, AfterValidator(_no_shm)]
@@ -51,7 +55,7 @@ class Policy(Model):
     @property
     def limits(self) -> Limits:
         """The user's quota, as the schedule pass knows it."""
-        return Limits(self.total.cpu, self.total.mem, self.total.fgpu, self.max_sessions)
+        return _limits(self.total, self.max_sessions)
 
 
 class Quota(Model):
@@ -63,7 +67,7 @@ class Quota(Model):
     @property
     def limits(self) -> Limits:
         """The quota, as the schedule pass knows it."""
-        return Limits(self.total.cpu, self.total.mem, self.total.fgpu, self.max_sessions)
+        return _limits(self.total, self.max_sessions)
 
 
 class Policies(Model):

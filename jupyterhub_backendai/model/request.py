@@ -10,6 +10,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from .catalog import Catalog, Environment, ResourceGroup
+from .gpus import GpuDevice
 from .policy import Policies, Policy
 from .slots import Slots
 
@@ -48,8 +49,9 @@ class Work(BaseModel):
 class SessionRequest(BaseModel):
     """A spec with every choice made: what is queued and, later, run.
 
-    Units: `cpu` and `fgpu` in thousandths, `mem` and `shm` in bytes. `count` sessions are started
-    from it, each not before `not_before` and after all of `depends_on` (ids) ended in success.
+    Units: `cpu`, `fgpu`, `gpu` and `mig` in thousandths, `mem` and `shm` in bytes. `count` sessions
+    are started from it, each not before `not_before` and after all of `depends_on` (ids) ended in
+    success.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -68,6 +70,9 @@ class SessionRequest(BaseModel):
     mem: int
     shm: int
     fgpu: int
+    gpu: int = 0
+    mig: int = 0
+    mig_profile: str | None = None
     omp_threads: int
     openblas_threads: int
     mounts: tuple[MountPoint, ...]
@@ -82,7 +87,7 @@ class SessionRequest(BaseModel):
     @property
     def slots(self) -> Slots:
         """What the session takes of an agent."""
-        return Slots(self.cpu, self.mem, self.fgpu)
+        return Slots(self.cpu, self.mem, self.fgpu, self.gpu, self.mig)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,7 @@ class AgentFacts:
     name: str
     group: str
     capacity: Slots
+    devices: tuple[GpuDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

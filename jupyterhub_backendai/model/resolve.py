@@ -70,6 +70,8 @@ class _Resolution(BatchChecks):
             mem=slots.mem,
             shm=shm,
             fgpu=slots.fgpu,
+            gpu=slots.gpu,
+            mig=slots.mig,
             omp_threads=self.spec.threads.omp or threads,
             openblas_threads=self.spec.threads.openblas or threads,
             mounts=mounts,

@@ -22,6 +22,7 @@ def _amount(pattern: str, *examples: object) -> WithJsonSchema:
 
 
 THOUSANDTHS = _amount(_NUMBER, 2, 0.5, "0.5")
+DEVICES = _amount(r"[0-9]{1,12}(\.0{1,9})?", 1, "2")
 SIZE = _amount(rf"{_NUMBER}\s*([kKmMgGtTpP][iI]?)?[bB]?", "4g", "512m", 4294967296)
 
 _ROW = {

@@ -1,4 +1,4 @@
-"""Resource slots as exact integers: thousandths of a core, bytes, thousandths of an FGPU share.
+"""Resource slots as exact integers: thousandths of a core, bytes, thousandths of a share or a GPU.
 
 Binary floats cannot hold 0.1, so sums of shares would drift (0.1 × 3 ≠ 0.3); every amount is an
 integer from the moment it is parsed.
@@ -13,7 +13,8 @@ from decimal import Decimal, InvalidOperation
 
 from .errors import Problem, shown
 
-SLOT_NAMES = ("cpu", "mem", "fgpu")
+SLOT_NAMES = ("cpu", "mem", "fgpu", "gpu", "mig")
+GPU_SLOTS = ("fgpu", "gpu", "mig")  # a session has one of these at most
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 MAX_AMOUNT = 2**50  # far above any machine, far below what a 64-bit column holds
 
@@ -29,26 +30,53 @@ _DECIMAL = re.compile(r"\d{1,16}(?:\.\d{1,9})?|\.\d{1,9}", re.ASCII)
 class Slots:
     """Amounts of what a session holds or an agent has.
 
-    `cpu` in thousandths of a core, `mem` in bytes, `fgpu` in thousandths of a share. Shared memory
-    is part of `mem` and so is not a slot of its own.
+    `cpu` in thousandths of a core, `mem` in bytes, `fgpu` in thousandths of a share, `gpu` (whole
+    GPUs) and `mig` (MIG devices) in thousandths of one. Shared memory is part of `mem` and so is
+    not a slot of its own.
     """
 
     cpu: int = 0
     mem: int = 0
     fgpu: int = 0
+    gpu: int = 0
+    mig: int = 0
 
     def __add__(self, other: Slots) -> Slots:
-        return Slots(self.cpu + other.cpu, self.mem + other.mem, self.fgpu + other.fgpu)
+        return Slots(
+            self.cpu + other.cpu, self.mem + other.mem, self.fgpu + other.fgpu,
+            self.gpu + other.gpu, self.mig + other.mig,
+        )  # fmt: skip
 
     def __sub__(self, other: Slots) -> Slots:
-        return Slots(self.cpu - other.cpu, self.mem - other.mem, self.fgpu - other.fgpu)
+        return Slots(
+            self.cpu - other.cpu, self.mem - other.mem, self.fgpu - other.fgpu,
+            self.gpu - other.gpu, self.mig - other.mig,
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter((("cpu", self.cpu), ("mem", self.mem), ("fgpu", self.fgpu)))
+        return iter(
+            (("cpu", self.cpu), ("mem", self.mem), ("fgpu", self.fgpu), ("gpu", self.gpu),
+             ("mig", self.mig))
+        )  # fmt: skip
+
+    @property
+    def gpu_slot(self) -> str | None:
+        """The name of the slot of GPUs of which this has some; None without."""
+        return next((name for name in GPU_SLOTS if getattr(self, name)), None)
 
     def fits(self, free: Slots) -> bool:
         """Whether all of these amounts are within `free`."""
-        return self.cpu <= free.cpu and self.mem <= free.mem and self.fgpu <= free.fgpu
+        return (
+            self.cpu <= free.cpu
+            and self.mem <= free.mem
+            and self.fgpu <= free.fgpu
+            and self.gpu <= free.gpu
+            and self.mig <= free.mig
+        )
+
+    def larger(self, other: Slots) -> Slots:
+        """The larger of the two, slot by slot."""
+        return Slots(**{name: max(amount, getattr(other, name)) for name, amount in self})
 
     def lacking(self, free: Slots) -> tuple[str, ...]:
         """Names of the slots of which `free` has too little."""
@@ -56,7 +84,7 @@ class Slots:
 
     def floor(self) -> Slots:
         """The same amounts with nothing below zero."""
-        return Slots(max(0, self.cpu), max(0, self.mem), max(0, self.fgpu))
+        return self.larger(Slots())
 
     def as_dict(self) -> dict[str, int]:
         """Raw integers, for storage."""
@@ -70,6 +98,8 @@ class Limits:
     cpu: int | None = None
     mem: int | None = None
     fgpu: int | None = None
+    gpu: int | None = None
+    mig: int | None = None
     sessions: int | None = None
 
     def left(self, used: Slots) -> Limits:
@@ -78,12 +108,8 @@ class Limits:
         def rest(limit: int | None, amount: int) -> int | None:
             return None if limit is None else max(0, limit - amount)
 
-        return Limits(
-            rest(self.cpu, used.cpu),
-            rest(self.mem, used.mem),
-            rest(self.fgpu, used.fgpu),
-            self.sessions,
-        )
+        left = {name: rest(getattr(self, name), amount) for name, amount in used}
+        return Limits(**left, sessions=self.sessions)
 
 
 def _decimal(value: object) -> Decimal | None:
@@ -122,6 +148,15 @@ def parse_cpu(value: object) -> int:
 def parse_fgpu(value: object) -> int:
     """FGPU shares (`0.5`, `"1.25"`) in thousandths, exactly. Raises `Problem`."""
     return _thousandths(value, "not_a_number", "FGPU is a number such as 1 or 0.5.")
+
+
+def parse_devices(value: object) -> int:
+    """How many GPUs or MIG devices (`2`, `"1"`), in thousandths of one. Raises `Problem`."""
+    message = "This is a whole number such as 1 or 2."
+    amount = _thousandths(value, "not_a_number", message)
+    if amount % 1000:
+        raise Problem("not_whole", message)
+    return amount
 
 
 def parse_bytes(value: object) -> int:
@@ -170,4 +205,7 @@ def format_slot(name: str, amount: int) -> str:
         return f"{format_thousandths(amount)} CPU {'core' if amount == 1000 else 'cores'}"
     if name == "mem":
         return f"{format_bytes(amount)} of memory"
-    return f"{format_thousandths(amount)} FGPU"
+    if name == "fgpu":
+        return f"{format_thousandths(amount)} FGPU"
+    what = "MIG device" if name == "mig" else "whole GPU"
+    return f"{format_thousandths(amount)} {what}{'' if amount == 1000 else 's'}"

@@ -30,10 +30,7 @@ class Account:
 
     def keep(self, slots: Slots) -> None:
         """Leave at least `slots` and one session within the limits, or all that is left of them."""
-        kept = self._kept
-        self._kept = Slots(
-            max(kept.cpu, slots.cpu), max(kept.mem, slots.mem), max(kept.fgpu, slots.fgpu)
-        )
+        self._kept = self._kept.larger(slots)
         self._kept_sessions = 1
 
     def admits(self, slots: Slots) -> bool:
@@ -43,6 +40,8 @@ class Account:
             _ok(limits.cpu, slots.cpu, used.cpu + kept.cpu)
             and _ok(limits.mem, slots.mem, used.mem + kept.mem)
             and _ok(limits.fgpu, slots.fgpu, used.fgpu + kept.fgpu)
+            and _ok(limits.gpu, slots.gpu, used.gpu + kept.gpu)
+            and _ok(limits.mig, slots.mig, used.mig + kept.mig)
             and _ok(limits.sessions, 1, self.sessions + self._kept_sessions)
         )
 
@@ -53,6 +52,8 @@ class Account:
             _ok(limits.cpu, slots.cpu, 0)
             and _ok(limits.mem, slots.mem, 0)
             and _ok(limits.fgpu, slots.fgpu, 0)
+            and _ok(limits.gpu, slots.gpu, 0)
+            and _ok(limits.mig, slots.mig, 0)
             and _ok(limits.sessions, 1, 0)
         )
 

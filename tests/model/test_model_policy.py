@@ -44,7 +44,7 @@ def test_the_project_of_a_session_that_names_none() -> None:
 
 def test_limits_are_what_the_schedule_pass_knows() -> None:
     policy = Policy(total={"cpu": 8, "mem": "32g", "fgpu": "1.5"}, max_sessions=3)
-    assert policy.limits == Limits(8000, 32 * GIB, 1500, 3)
+    assert policy.limits == Limits(8000, 32 * GIB, 1500, sessions=3)
     assert Policy().limits == Limits()
     assert Quota(total={"cpu": "0.5"}).limits == Limits(cpu=500)
 
@@ -55,7 +55,7 @@ def test_limits_are_what_the_schedule_pass_knows() -> None:
         {"total": {"cpu": -1}},
         {"total": {"cpu": "NaN"}},
         {"total": {"shm": "1g"}},
-        {"per_session": {"gpu": 1}},
+        {"per_session": {"tpu": 1}},
         {"max_sessions": -1},
         {"priority": 101},
         {"max_preopen_ports": 1000},

@@ -182,7 +182,7 @@ def test_slots_add_compare_and_say_what_is_lacking(a: Slots, b: Slots) -> None:
 
 @given(slots, slots)
 def test_limits(limit: Slots, used: Slots) -> None:
-    limits = Limits(limit.cpu, limit.mem, limit.fgpu, 3)
+    limits = Limits(limit.cpu, limit.mem, limit.fgpu, sessions=3)
     left = limits.left(used)
     assert (left.cpu, left.mem, left.fgpu, left.sessions) == (
         max(0, limit.cpu - used.cpu),

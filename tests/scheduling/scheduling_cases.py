@@ -36,7 +36,7 @@ def limits(
         None if cpu is None else round(cpu * 1000),
         None if mem is None else round(mem * GIB),
         None if fgpu is None else round(fgpu * 1000),
-        sessions,
+        sessions=sessions,
     )
 
 

@@ -82,7 +82,7 @@ def quota(random: Random) -> Limits:
         random.choice([None, 9000, 6000, 4000]),
         None,
         random.choice([None, None, 3000, 1000]),
-        random.choice([None, None, 5, 3, 0]),
+        sessions=random.choice([None, None, 5, 3, 0]),
     )
 
 

@@ -1,0 +1,174 @@
+"""GPUs as sessions are given them: how an admin divides them, what a machine has, what was granted.
+
+A GPU is offered in one way at a time: in shares (slot `fgpu`), as a whole (`gpu`), or by the parts
+that its driver has divided it into (`mig`). Amounts are thousandths of the slot's unit: of a
+share, of a GPU, of a MIG device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from .catalog import Bytes, Fgpu, Model
+from .slots import GIB, MIB
+
+Hold = Literal["hard", "soft", "none"]
+GpuSlot = Literal["fgpu", "gpu", "mig"]
+ProviderName = Literal["whole", "mig", "mps", "memory", "advisory", "simulated"]
+STRENGTH: dict[Hold, int] = {"none": 0, "soft": 1, "hard": 2}
+
+
+class Enforcement(Model):
+    """How hard a share of a GPU is held, in each respect.
+
+    `hard`: by hardware or driver, from outside the container. `soft`: of well-behaved programs.
+    `none`: not at all. `faults`: whether one session's crash on the GPU leaves the others alone.
+    """
+
+    memory: Hold = "none"
+    compute: Hold = "none"
+    faults: Hold = "none"
+
+    def lacking(self, least: Enforcement) -> tuple[str, ...]:
+        """In which respects this falls short of `least`."""
+        return tuple(
+            name
+            for name in ("memory", "compute", "faults")
+            if STRENGTH[getattr(self, name)] < STRENGTH[getattr(least, name)]
+        )
+
+
+class Unit(Model):
+    """How much of a GPU one share is, where the size is given and not the number."""
+
+    mem: Annotated[Bytes, Field(ge=512 * MIB)] = 2 * GIB
+    multiprocessors: int = Field(default=8, ge=2)
+
+
+class GpuRule(Model):
+    """How some GPUs are offered; the first rule that a GPU matches is its own.
+
+    `model` is a pattern of the driver's name (`*L40S*`), `devices` UUIDs or how they begin. With
+    `shares_per_gpu` or `unit` they are offered in shares, in steps of `quantum`; without both as
+    a whole, and by their parts where they are divided. `least`: what enforcement is acceptable.
+    """
+
+    model: str = "*"
+    devices: tuple[Annotated[str, Field(min_length=4)], ...] = ()
+    resource_group: str | None = None
+    shares_per_gpu: int | None = Field(default=None, ge=1, le=100)
+    unit: Unit | None = None
+    quantum: Annotated[Fgpu, Field(gt=0)] = 100
+    provider: Literal["auto", "mps", "memory", "advisory"] = "auto"
+    least: Enforcement = Enforcement()
+
+    @model_validator(mode="after")
+    def _one_size(self) -> GpuRule:
+        if self.shares_per_gpu is not None and self.unit is not None:
+            raise ValueError("a share has its size by shares_per_gpu or by unit, not by both")
+        if not self.shared and self.provider != "auto":
+            raise ValueError("provider is of shares: say shares_per_gpu or unit, too")
+        return self
+
+    @property
+    def shared(self) -> bool:
+        """Whether these GPUs are offered in shares."""
+        return self.shares_per_gpu is not None or self.unit is not None
+
+    def matches(self, name: str, uuid: str, group: str) -> bool:
+        """Whether this rule is about a GPU of this model and UUID in this resource group."""
+        return (
+            fnmatchcase(name, self.model)
+            and (not self.devices or uuid.startswith(self.devices))
+            and self.resource_group in {None, group}
+        )
+
+
+class GpuDevice(BaseModel):
+    """A GPU or a MIG device that sessions are given, as its agent reports it.
+
+    `capacity`: how much of its slot it has; `quantum`: the step of an amount (both thousandths).
+    `memory`: bytes that may be given out, `multiprocessors` None where the driver does not tell.
+    `verified`: the enforcement was shown on such a device. `reason` says why it is not available.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    uuid: str
+    name: str
+    slot: GpuSlot
+    profile: str | None = None
+    parent: str | None = None
+    capacity: int = 1000
+    quantum: int = 1000
+    memory: int = 0
+    multiprocessors: int | None = None
+    provider: ProviderName = "whole"
+    enforcement: Enforcement = Enforcement()
+    verified: bool = False
+    available: bool = True
+    reason: str = ""
+
+    @property
+    def kind(self) -> GpuKind:
+        """What a session asks for to be given this one."""
+        return GpuKind(self.slot, self.profile)
+
+    @property
+    def type(self) -> tuple[str, str, int]:
+        """What devices of one machine must have alike for a session to have several of them."""
+        return (self.name, self.provider, self.capacity)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether there is no such GPU."""
+        return self.provider == "simulated"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class GpuKind:
+    """A slot of GPUs; of MIG devices those of one profile, as `1g.10gb` (None: of any)."""
+
+    slot: GpuSlot
+    profile: str | None = None
+
+    def admits(self, device: GpuDevice) -> bool:
+        """Whether a session that asks for this kind may be given the device."""
+        return device.slot == self.slot and self.profile in {None, device.profile}
+
+
+class Granted(BaseModel):
+    """What a session holds of one device: `amount` of `capacity`, in thousandths of its slot.
+
+    `memory` in bytes, `percent` of the multiprocessors, as they were when it was granted: a
+    configuration that changes does not change what runs.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    uuid: str
+    name: str
+    slot: GpuSlot
+    profile: str | None = None
+    amount: int
+    capacity: int
+    memory: int
+    percent: int
+    provider: ProviderName
+    enforcement: Enforcement
+    verified: bool = False
+
+
+def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:
+    """The most of a kind that one session could have of these devices of one machine, if nothing
+    else were there: devices of one type together."""
+    together: dict[tuple[str, str, int], int] = {}
+    for device in devices:
+        if device.available and kind.admits(device):
+            together[device.type] = together.get(device.type, 0) + device.capacity
+    return max(together.values(), default=0)
