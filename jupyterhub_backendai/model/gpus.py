@@ -15,10 +15,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .catalog import Bytes, Fgpu, Model
-from .slots import GIB, MIB
+from .slots import GIB, MIB, GpuSlot
 
 Hold = Literal["hard", "soft", "none"]
-GpuSlot = Literal["fgpu", "gpu", "mig"]
 ProviderName = Literal["whole", "mig", "mps", "memory", "advisory", "simulated"]
 STRENGTH: dict[Hold, int] = {"none": 0, "soft": 1, "hard": 2}
 

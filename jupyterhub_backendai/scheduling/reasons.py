@@ -6,7 +6,7 @@ They give numbers, say "you", and never name another user. Amounts are in the un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from ..model.moments import span_words
@@ -16,7 +16,11 @@ _WORDS = (
     "no", "one", "two", "three", "four", "five", "six",
     "seven", "eight", "nine", "ten", "eleven", "twelve",
 )  # fmt: skip
-_NOTHING = {"cpu": "no CPU core", "mem": "no memory", "fgpu": "no FGPU"}
+_NOTHING = {
+    "cpu": "no CPU core", "mem": "no memory", "fgpu": "no FGPU", "gpu": "no whole GPU",
+    "mig": "no MIG device",
+}  # fmt: skip
+_GPUS = {"fgpu": "FGPU", "gpu": "whole GPUs", "mig": "MIG devices"}
 STARTS_NOW = "Starts now."
 _DRAINING = "the admin is draining"
 _LATER = "This session waits until that is over."
@@ -25,17 +29,20 @@ _LATER = "This session waits until that is over."
 @dataclass(frozen=True, slots=True)
 class Machines:
     """What the machines of a resource group that take sessions have together, and the most of each
-    slot on one of them. `with_fgpu`: only those with FGPU are meant, and there are others."""
+    slot that one session could have on one of them. `gpus`: only those with GPUs of this slot are
+    meant, and there are others. `on_one`: the most on one GPU."""
 
     group: str
     count: int
     total: Slots
     most: Slots
-    with_fgpu: bool = False
+    gpus: str | None = None
+    on_one: Slots = Slots()
 
     def __str__(self) -> str:
         noun = "the machine" if self.count == 1 else f"the {number(self.count)} machines"
-        which = "" if not self.with_fgpu else " with FGPU" if self.count == 1 else " that have FGPU"
+        with_or_have = "with" if self.count == 1 else "that have"
+        which = "" if self.gpus is None else f" {with_or_have} {_GPUS[self.gpus]}"
         return f"{noun} of {self.group}{which}"
 
 
@@ -99,7 +106,14 @@ def no_room(wanted: Slots, machines: Machines) -> str:
         told = f"{_list(machines.total, lacking)} are free"
         best = _list(machines.most, lacking)
     text = f"Waiting for {_list(wanted, lacking)}: {told} on {machines}"
-    return f"{text}, but not on one machine: the most on one machine is {best}" if split else text
+    if not split:
+        return text
+    if lacking[-1] in _GPUS and machines.most == replace(
+        machines.most, **{lacking[-1]: getattr(machines.on_one, lacking[-1])}
+    ):
+        # With several GPUs in a machine: what is free of them adds up to nothing.
+        return f"{text}, but not on one GPU: the most on one GPU is {best}"
+    return f"{text}, but not on one machine: the most on one machine is {best}"
 
 
 def agent_full(wanted: Slots, agent: str, free: Slots) -> str:
