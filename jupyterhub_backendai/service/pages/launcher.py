@@ -216,7 +216,7 @@ class LaunchPage(Page):
         await self.service.launchers.make(
             lambda: self.show(
                 "backendai/pages/launcher.html", self.caller, view=view, owner=context.user,
-                view_json=for_script(view), launches=launches,
+                view_json=for_script(view), launches=launches, events="",
             )
         )  # fmt: skip
 
