@@ -327,7 +327,7 @@ GALLERY = {
     ],
     "History and log": ["history", "log"],
     "Launcher": [f"launch-{step}" for step in range(1, 6)],
-    "Notifications": ["over-the-list-notifications", "notices"],
+    "Notifications": ["over-the-list-notifications", "over-the-launcher-notifications", "notices"],
     "Ending a session": ["over-the-list-the-end", "end"],
     "Agents and line": ["admin"],
     "The Hub's form": [
