@@ -48,15 +48,15 @@ def slots_of(wanted: Wanted) -> Slots:
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """GPUs of a machine that are alike. `free` is by UUID, in the machine's order; `kept` is left
-    free on each of them."""
+    """GPUs of a machine that are alike. `free` is by UUID, in the machine's order, of those that
+    can be used, `count` of them all; `kept` is left free on each."""
 
     machine: str
     slot: GpuSlot
     profile: str | None
     whole: int
     quantum: int
-    available: bool
+    count: int = 0
     free: dict[Uuid, int] = field(default_factory=dict)
     kept: int = 0
     _usable: tuple[int, ...] | None = None
@@ -89,19 +89,22 @@ class Pool:
     def part(self, amount: int, even: bool) -> int | None:
         """The most of one GPU that such a session takes here; None where it cannot be here."""
         if amount <= self.whole:
-            return amount
+            return amount if self.free else None
         if not even:
             return self.whole if amount <= self.whole * len(self.free) else None
         parts = even_parts(amount, self.whole, self.quantum, len(self.free))
         return max((part for _, part in parts), default=None)
 
-    def most(self, even: bool) -> int:
-        """The most that one session could have of what is free."""
-        free = sorted(map(self.positive, self.free.values()), reverse=True)
-        if even:
-            return max(number * has for number, has in enumerate(free, 1)) if free else 0
-        whole = sum(has == self.whole for has in free)
-        return whole * self.whole + (free[whole] if whole < len(free) else 0)
+    def most(self, asked: int, even: bool, free: Iterable[int]) -> int:
+        """The most that a session which asks so much could have of what is free of these GPUs."""
+        gpus = tuple(sorted(max(0, has) for has in free))
+        whole = sum(has == self.whole for has in gpus)
+        if not even:
+            return whole * self.whole + (gpus[-1 - whole] if whole < len(gpus) else 0)
+        if any(Free(0, 0, gpus, self.whole, self.quantum).ways(Wish(0, 0, asked, even))):
+            return asked
+        most = max((number * has for number, has in enumerate(reversed(gpus), 1)), default=0)
+        return min(most, asked - 1)  # as much may be free, but not in equal shares
 
     def take(self, place: Place) -> Devices:
         """Takes what `place` says, and tells of which GPUs: of equals the last where it is a share,
@@ -119,25 +122,21 @@ class Pool:
         self._usable = None
         return tuple(given)
 
-    @staticmethod
-    def positive(amount: int) -> int:
-        """Nothing below zero: more may be held than there is, after a change."""
-        return max(0, amount)
-
 
 def pools_of(agent: Agent, taken: Mapping[Uuid, int]) -> list[Pool]:
     """The pools of a machine; `taken` is what is held of its GPUs, by UUID. A machine of which only
     amounts are known has one GPU of all of it for each slot."""
     pools: dict[tuple[object, ...], Pool] = {}
     for device in agent.devices or _amounts_alone(agent):
-        key = (device.slot, device.profile, device.type, device.available)
+        key = (device.slot, device.profile, device.type)
         pool = pools.get(key)
         if pool is None:
             pool = pools[key] = Pool(
-                agent.name, device.slot, device.profile, device.capacity, device.quantum,
-                device.available,
+                agent.name, device.slot, device.profile, device.capacity, device.quantum
             )  # fmt: skip
-        pool.free[device.uuid] = device.capacity - taken.get(device.uuid, 0)
+        pool.count += 1
+        if device.available:
+            pool.free[device.uuid] = device.capacity - taken.get(device.uuid, 0)
     return list(pools.values())
 
 
@@ -160,7 +159,7 @@ class GpuRoom:
         usable: Callable[[str], tuple[int, int]],
         wishes: Callable[[GpuKind], Sequence[Wish]],
     ) -> None:
-        self.pools = [pool for pool in pools if pool.available]
+        self.pools = [pool for pool in pools if pool.free]
         self.even = rule.gpu_spread == "even"
         self._rule = rule
         self._usable = usable

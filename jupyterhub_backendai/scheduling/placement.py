@@ -105,16 +105,13 @@ class Machine:
     @property
     def gear(self) -> tuple[object, ...]:
         """What GPUs it has: alike for machines that could hold the same sessions."""
-        return tuple(
-            (p.slot, p.profile, p.whole, p.quantum, p.available, len(p.free)) for p in self.pools
-        )
+        return tuple((p.slot, p.profile, p.whole, p.quantum, len(p.free)) for p in self.pools)
 
     def could_have(self, wanted: Wanted, even: bool) -> bool:
         """Whether its GPUs would do for such a session if nothing else were on them."""
         kind = wanted.kind
         return kind is None or any(
-            pool.available and pool.admits(kind) and pool.could(wanted.gpu, even)
-            for pool in self.pools
+            pool.admits(kind) and pool.could(wanted.gpu, even) for pool in self.pools
         )
 
     def takes(self, need: Amounts) -> bool:

@@ -229,9 +229,9 @@ def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] 
         machine = group.room.machines.get(pending.agent)
         there = machine is not None and machine.could_have(wanted, group.room.gpus.even)
         return None if there else "no_agent"
-    if group.capacities(wanted.kind, taking=True).holds(wanted[:3]):
+    if group.capacities(wanted, taking=True).holds(wanted[:3]):
         return None
-    everything = group.capacities(wanted.kind, taking=False)
+    everything = group.capacities(wanted, taking=False)
     if not group.known or not group.all_known or everything.holds(wanted[:3]):
         return "no_agent"
     return "never"

@@ -57,70 +57,74 @@ class Group:
         self.room = Room(machines, rule, wishes)
         # Of an agent that never answered nobody knows what it has.
         self.all_known = all(agent.capacity != Slots() for agent in agents)
-        self._capacities: dict[tuple[GpuKind | None, bool], Skyline] = {}
-        self._left_over: dict[GpuKind | None, Skyline] = {}
-        self._summaries: dict[GpuKind | None, Machines] = {}
+        self._even = rule.gpu_spread == "even"
+        self._capacities: dict[tuple[object, bool], Skyline] = {}
+        self._left_over: dict[object, Skyline] = {}
+        self._summaries: dict[object, Machines] = {}
         self.closed = False
 
-    def capacities(self, kind: GpuKind | None, *, taking: bool) -> Skyline:
-        """What one session of this kind could have at most on each machine, if nothing else were
-        there: of machines that take sessions now, or of all with all of their GPUs."""
-        found = self._capacities.get((kind, taking))
+    def capacities(self, wanted: Wanted, *, taking: bool) -> Skyline:
+        """What such a session could have at most on each machine, if nothing else were there: of
+        machines that take sessions now, or of all with all of their GPUs."""
+        key = (self._alike(wanted), taking)
+        found = self._capacities.get(key)
         if found is None:
             agents = [a for a in self.known.values() if a.takes_sessions or not taking]
-            found = self._capacities[(kind, taking)] = Skyline(
+            found = self._capacities[key] = Skyline(
                 (gpu, agent.capacity.cpu, agent.capacity.mem)
                 for agent in agents
-                for gpu in self._mosts(agent.name, kind, taking)
+                for gpu in self._mosts(agent.name, wanted, taking)
             )
         return found
 
-    def _mosts(self, agent: str, kind: GpuKind | None, taking: bool) -> Iterable[int]:
+    def _alike(self, wanted: Wanted) -> object:
+        """Sessions for which one answer about GPUs holds. Equal shares of several are there or not
+        for each amount by itself: 1.5 may be had of two, and 1.4 not."""
+        return (wanted.kind, wanted.gpu) if self._even else wanted.kind
+
+    def _mosts(self, agent: str, wanted: Wanted, taking: bool) -> Iterable[int]:
+        kind = wanted.kind
         if kind is None:
             return (0,)
-        return [
-            pool.whole * len(pool.free)
+        some = [
+            (pool, (pool.whole,) * (len(pool.free) if taking else pool.count))
             for pool in self._pools[agent]
-            if pool.admits(kind) and (pool.available or not taking)
-        ] or (0,)
+            if pool.admits(kind)
+        ]
+        return [pool.most(wanted.gpu, self._even, free) for pool, free in some] or (0,)
 
     def could_hold(self, agent: Agent, wanted: Wanted) -> bool:
         """Whether this machine could hold it with nothing else on it, and all of its GPUs there."""
         if wanted.cpu > agent.capacity.cpu or wanted.mem > agent.capacity.mem:
             return False
-        return any(gpu >= wanted.gpu for gpu in self._mosts(agent.name, wanted.kind, taking=False))
+        return any(gpu >= wanted.gpu for gpu in self._mosts(agent.name, wanted, taking=False))
 
     def free_on(self, machine: Machine, wanted: Wanted) -> Amounts:
         """What such a session could have there now, at most."""
-        gpus = [self._most(pool) for pool in machine.pools if _is_of(pool, wanted.kind)]
-        return _positive((max(gpus, default=0), machine.free[1], machine.free[2]))
+        return _positive((max(self._frees(machine, wanted)), machine.free[1], machine.free[2]))
 
     def left_over(self, wanted: Wanted) -> Skyline:
-        """What a session of this kind could have of what is free on the machines. Ask only after
-        the last decision of a pass."""
-        found = self._left_over.get(wanted.kind)
+        """What such a session could have of what is free on the machines. Ask only after the last
+        decision of a pass."""
+        found = self._left_over.get(self._alike(wanted))
         if found is None:
-            found = self._left_over[wanted.kind] = Skyline(
+            found = self._left_over[self._alike(wanted)] = Skyline(
                 _positive((gpu, machine.free[1], machine.free[2]))
                 for machine in self.room.machines.values()
-                for gpu in self._frees(machine, wanted.kind)
+                for gpu in self._frees(machine, wanted)
             )
         return found
 
-    def _frees(self, machine: Machine, kind: GpuKind | None) -> Iterable[int]:
-        if kind is None:
-            return (0,)
-        return [self._most(pool) for pool in machine.pools if _is_of(pool, kind)] or (0,)
-
-    def _most(self, pool: Pool) -> int:
-        return pool.most(self.rule.gpu_spread == "even")
+    def _frees(self, machine: Machine, wanted: Wanted) -> Iterable[int]:
+        some = [pool for pool in machine.pools if _is_of(pool, wanted.kind)]
+        return [pool.most(wanted.gpu, self._even, pool.free.values()) for pool in some] or (0,)
 
     def summary(self, wanted: Wanted) -> Machines:
         """All machines that take sessions, or those of them with GPUs of that kind, and what is
         free on them. After the last decision only."""
-        found = self._summaries.get(wanted.kind)
+        found = self._summaries.get(self._alike(wanted))
         if found is None:
-            found = self._summaries[wanted.kind] = self._summary(wanted)
+            found = self._summaries[self._alike(wanted)] = self._summary(wanted)
         return found
 
     def _summary(self, wanted: Wanted) -> Machines:
@@ -141,7 +145,7 @@ class Group:
         most = Skyline(
             (gpu, f[1], f[2])
             for machine, f in zip(some, free, strict=True)
-            for gpu in self._frees(machine, kind)
+            for gpu in self._frees(machine, wanted)
         ).largest
         return Machines(
             group=self.rule.name,
@@ -154,7 +158,7 @@ class Group:
 
 
 def _is_of(pool: Pool, kind: GpuKind | None) -> bool:
-    return kind is not None and pool.available and pool.admits(kind)
+    return kind is not None and bool(pool.free) and pool.admits(kind)
 
 
 class State:

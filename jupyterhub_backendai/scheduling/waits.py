@@ -103,9 +103,11 @@ class _Sentences:
         name, wanted = group.rule.name, pending.slots
         if pending.agent is not None:
             agent = group.known[pending.agent]
-            return reasons.never_fits(wanted, agent.capacity, name, pending.agent)
-        largest = group.capacities(_wanted(pending).kind, taking=False).largest
-        return reasons.never_fits(wanted, _slots(largest, pending), name)
+            return reasons.never_fits(
+                wanted, agent.capacity, name, pending.agent, profile=pending.profile
+            )
+        largest = group.capacities(_wanted(pending), taking=False).largest
+        return reasons.never_fits(wanted, _slots(largest, pending), name, profile=pending.profile)
 
     def _room(self, group: Group, pending: Pending, position: int) -> Told:
         key = (pending.group, _wanted(pending))
@@ -132,7 +134,7 @@ def _no_room(group: Group, pending: Pending) -> str | None:
     wanted = _wanted(pending)
     if group.left_over(wanted).holds(wanted[:3]):
         return None
-    return reasons.no_room(pending.slots, group.summary(wanted))
+    return reasons.no_room(pending.slots, group.summary(wanted), pending.profile)
 
 
 def _agent_full(group: Group, pending: Pending, position: int) -> Told:
@@ -140,7 +142,7 @@ def _agent_full(group: Group, pending: Pending, position: int) -> Told:
     free = _slots(group.free_on(machine, _wanted(pending)), pending)
     if all(amount == 0 or amount <= getattr(free, name) for name, amount in pending.slots):
         return "behind", reasons.kept_room(position), Result.SKIPPED
-    sentence = reasons.agent_full(pending.slots, machine.name, free)
+    sentence = reasons.agent_full(pending.slots, machine.name, free, pending.profile)
     return "agent_full", reasons.waiting(sentence, position), Result.NEED_RETRY
 
 
@@ -154,6 +156,9 @@ def _no_agent(group: Group, pending: Pending) -> Told:
         could = [a for a in group.known.values() if _may_hold(group, a, wanted)]
     drained = sum(not one.schedulable for one in could)
     code: Code = "drained" if could and drained == len(could) else "no_agent"
+    if any(one.takes_sessions for one in could):
+        told = reasons.gpu_lost(pending.slots, group.rule.name, pending.profile, pending.agent)
+        return code, told, Result.NEED_RETRY
     return code, _missing(group, pending, len(could) - drained, drained), Result.NEED_RETRY
 
 
@@ -174,8 +179,8 @@ def _missing(group: Group, pending: Pending, silent: int, drained: int) -> str:
         return reasons.machine_gone(pending.agent, name)
     if not group.room.machines:
         return reasons.no_machine(name, silent, drained)
-    largest = _slots(group.capacities(_wanted(pending).kind, taking=True).largest, pending)
-    return reasons.too_small_now(pending.slots, name, largest, silent, drained)
+    largest = _slots(group.capacities(_wanted(pending), taking=True).largest, pending)
+    return reasons.too_small_now(pending.slots, name, largest, silent, drained, pending.profile)
 
 
 def _quota(account: Account | None, pending: Pending, project: str | None) -> Told:
