@@ -19,7 +19,8 @@ from .slots import GIB, MIB
 
 Hold = Literal["hard", "soft", "none"]
 GpuSlot = Literal["fgpu", "gpu", "mig"]
-ProviderName = Literal["whole", "mig", "mps", "memory", "advisory", "simulated"]
+# `mps2` is MPS whose limits a program may lift: older drivers have no other.
+ProviderName = Literal["whole", "mig", "mps", "mps2", "memory", "advisory", "simulated"]
 STRENGTH: dict[Hold, int] = {"none": 0, "soft": 1, "hard": 2}
 
 
@@ -121,8 +122,12 @@ class GpuDevice(BaseModel):
 
     @property
     def type(self) -> tuple[str, str, int]:
-        """What devices of one machine must have alike for a session to have several of them."""
-        return (self.name, self.provider, self.capacity)
+        """What devices of one machine must have alike for a session to have several of them.
+
+        With MPS none has: a program speaks to the server of one GPU.
+        """
+        alone = self.provider in {"mps", "mps2"}
+        return (self.uuid if alone else self.name, self.provider, self.capacity)
 
     @property
     def simulated(self) -> bool:
