@@ -137,6 +137,11 @@ def granted(db: Connection, session_id: str) -> tuple[Granted, ...]:
     return tuple(found or ())
 
 
+def all_granted(db: Connection) -> dict[str, tuple[Granted, ...]]:
+    """The GPUs of all sessions that hold some now, by session id."""
+    return {row.session_id: row.devices for row in db.execute(_HOLDINGS) if row.devices}
+
+
 def used(db: Connection, owner: str) -> tuple[Slots, int]:
     """What the owner's sessions hold, and how many of them hold something."""
     *slots, sessions = db.execute(_USED, {"whose": owner}).one()

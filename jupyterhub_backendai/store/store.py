@@ -343,6 +343,11 @@ class Store(ServiceCalls):
         with self._db.query() as db:
             return agents.granted(db, session_id)
 
+    def all_granted(self) -> dict[str, tuple[Granted, ...]]:
+        """The GPUs of all sessions that hold some now, by session id."""
+        with self._db.query() as db:
+            return agents.all_granted(db)
+
     def kernels(self, session_id: str) -> list[Kernel]:
         """The containers of a session, the main one first."""
         with self._db.query() as db:

@@ -15,10 +15,15 @@ from typing import Any
 from jupyterhub_backendai.engine.base import ImageFacts
 from jupyterhub_backendai.engine.batch import BatchJob
 from jupyterhub_backendai.engine.settings import SessionFacts, SiteSettings, container_settings
+from jupyterhub_backendai.gpu.enforcement import ENFORCEMENT, MPS_LIMITED
 from jupyterhub_backendai.model.catalog import Catalog, Environment, Preset
+from jupyterhub_backendai.model.gpus import GpuSlot, Granted, ProviderName
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, Folder, resolve
 
+GPU = "GPU-00000000-0000-4000-8000-000000000001"
+MIG = "MIG-11111111-1111-4111-8111-111111111111"
+SIMULATED = "SIM-0"
 GOLDEN = Path(__file__).parent / "golden"
 
 SITE = SiteSettings(hub_id="hub1", folder_root="/srv/folders")
@@ -52,6 +57,26 @@ def session(options: object, context: Context = CONTEXT, **facts: Any) -> Sessio
         **facts,
     }
     return SessionFacts(request=resolve(options, context), **given)
+
+
+def granted(provider: ProviderName, **more: Any) -> Granted:
+    """One share of five of a GPU, or all of it, by a provider."""
+    slots: dict[str, GpuSlot] = {"whole": "gpu", "mig": "mig"}
+    slot = slots.get(provider, "fgpu")
+    shared = slot == "fgpu"
+    given: dict[str, Any] = {
+        "uuid": SIMULATED if provider == "simulated" else MIG if provider == "mig" else GPU,
+        "name": "NVIDIA L40S",
+        "slot": slot,
+        "amount": 1000,
+        "capacity": 5000 if shared else 1000,
+        "memory": 9110 * 2**20 if shared else 46064 * 2**20,
+        "percent": 20 if shared else 100,
+        "provider": provider,
+        "enforcement": MPS_LIMITED if provider == "mps" else ENFORCEMENT[provider],
+        **more,
+    }
+    return Granted(**given)
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,12 @@ class Fake:
         new.write_text("\n".join([self.machine, *rules]), errors="surrogateescape")
         new.replace(self._path)
 
+    @property
+    def was_set(self) -> list[str]:
+        """What was set by calls, in order: `mode UUID N`, `limits UUID CGROUP SOFT HARD`."""
+        path = Path(f"{self._path}.set")
+        return path.read_text().splitlines() if path.exists() else []
+
     def change(self, old: str, new: str) -> None:
         """The same machine with one thing changed, and no rules."""
         assert old in self.machine

@@ -1,0 +1,57 @@
+"""What this machine can do to hold a share of a GPU, and why it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .devices import Device
+from .state import Failed, Known, known
+
+NOT_LOCAL = "its Docker engine is on another machine than the Hub"
+NOT_ROOT = "the Hub does not run as root"
+NO_CGROUP_V2 = "the machine has no cgroup v2"
+OLD_DRIVER = "the driver is older than 615 (CUDA 13.4)"
+NO_CONTROL = "the program nvidia-cuda-mps-control is not on this machine"
+OLD_GPU = "the GPU is older than Volta"
+
+
+@dataclass(frozen=True, slots=True)
+class HostFacts:
+    """A machine, for as far as providers depend on it.
+
+    `root`: the Hub may set limits. `local`: the containers are on the Hub's own machine. `mps`: the
+    newest protocol of its MPS control program, 0 where there is none. `driver`: as 615 of 615.71.
+    """
+
+    root: bool = False
+    local: bool = True
+    cgroup_v2: bool = False
+    mps: int = 0
+    driver: int | None = None
+
+    def why_no_limits(self, device: Device) -> str:
+        """Why the memory of a cgroup on this device cannot be limited; "" where it can."""
+        if reason := self._why_nothing():
+            return reason
+        if not self.cgroup_v2:
+            return NO_CGROUP_V2
+        answer = device.features.memory_limits
+        if isinstance(answer, Known):
+            return ""
+        if isinstance(answer, Failed):
+            return f"the driver does not tell the memory limits of a cgroup ({answer.error})"
+        return OLD_DRIVER
+
+    def why_no_mps(self, device: Device) -> str:
+        """Why MPS cannot be used on this device; "" where it can."""
+        if reason := self._why_nothing():
+            return reason
+        if not self.mps:
+            return NO_CONTROL
+        capability = known(device.compute_capability)
+        return OLD_GPU if capability is not None and capability < (7, 0) else ""
+
+    def _why_nothing(self) -> str:
+        if not self.local:
+            return NOT_LOCAL
+        return "" if self.root else NOT_ROOT
