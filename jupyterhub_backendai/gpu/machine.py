@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -16,12 +17,16 @@ from .errors import GpuError
 from .facts import HostFacts
 from .nvml import Nvml
 from .offers import offers
+from .providers import mps, mps2
 from .providers.advisory import Advisory
 from .providers.base import Grants, Provider, Running
 from .providers.memory import Memory, MemoryLimits
 from .providers.mig import Mig
+from .providers.mps import Mps
+from .providers.mps2 import Mps2
+from .providers.mps_control import Control, MpsThread
 from .providers.simulated import Simulated
-from .providers.whole import Whole
+from .providers.whole import TimeSliced, Whole
 from .state import known
 from .usage import Usage
 from .writes import DriverWrites
@@ -50,7 +55,8 @@ class Gpus:
       `TERMINATING`. What is missing is made anew, what is of no session is removed.
     * `close()` when the process ends. Nothing that sessions need goes with it.
 
-    `root` and `own_engine` are found out; a test says them. `simulated`: as `offers.simulated`.
+    `simulated`: as `offers.simulated` makes them. `uid`: of the programs in sessions. `root`, and
+    where the machine has things mounted, is for tests.
     """
 
     def __init__(
@@ -58,11 +64,13 @@ class Gpus:
         rules: Sequence[GpuRule],
         *,
         simulated: Sequence[GpuDevice] = (),
+        uid: int = 1000,
         nvml: Nvml | None = None,
+        control: Control | None = None,
         root: bool | None = None,
-        cgroup: Path = Path("/sys/fs/cgroup"),
-        proc: Path = Path("/proc"),
+        mount: Path = Path("/"),
     ) -> None:
+        cgroup, proc = mount / "sys/fs/cgroup", mount / "proc"
         self._rules = tuple(rules)
         self._simulated = tuple(simulated)
         self._nvml = nvml or Nvml(proc=proc, cgroup=cgroup)
@@ -71,9 +79,17 @@ class Gpus:
         self._offered: tuple[GpuDevice, ...] = ()
         driver = DriverWrites(self._nvml)
         self._limits = MemoryLimits(driver, cgroup=cgroup, proc=proc)
+        self._control = control or Control(proc=proc)
+        self._thread = MpsThread()
+        self._servers = mps.Servers(self._control, mount / mps.PIPES, mount / mps.LOGS)
+        self._daemons = mps2.Daemons(self._control, uid, mount / mps2.PIPES, mount / mps2.LOGS)
+        self._cooperative = Mps2(driver, self._daemons, self._thread)
+        self._protocol: tuple[str, int] | None = None  # of MPS, by the driver's version
         providers: list[Provider] = [
             Whole(driver),
             Mig(),
+            Mps(driver, self._limits, self._servers, self._thread),
+            self._cooperative,
             Memory(driver, self._limits),
             Advisory(driver),
             Simulated(),
@@ -104,6 +120,8 @@ class Gpus:
         provider = self._provider(granted)
         async with self._lock(session):
             self._prepared.add(session)
+            if isinstance(provider, TimeSliced):
+                await self._end_mps([one.uuid for one in granted])
             await provider.prepare(session, granted)
         return provider.settings(session, granted)
 
@@ -123,14 +141,15 @@ class Gpus:
     async def restore(self, sessions: Mapping[str, Grants]) -> None:
         """Puts right what is missing or left over. Raises the first `GpuError`, after all of it."""
         errors: list[GpuError] = []
+        kept = sessions.keys() | self._prepared
         for name, provider in self._providers.items():
             own = {one: grants for one, grants in sessions.items() if _name(grants) == name}
             try:
-                await provider.restore(own)
+                await provider.restore(own, kept)
             except GpuError as error:
                 errors.append(error)
         try:
-            for left in await self._limits.sessions() - sessions.keys() - self._prepared:
+            for left in await self._limits.sessions() - kept:
                 await self._limits.free(left, ())
         except GpuError as error:
             errors.append(error)
@@ -144,16 +163,30 @@ class Gpus:
     async def close(self) -> None:
         """Lets the driver go."""
         self._limits.close()
+        self._thread.close()
         await self._nvml.close()
 
     async def _facts(self, inventory: Inventory) -> HostFacts:
-        version = (known(inventory.driver_version) or "").partition(".")[0]
+        version = known(inventory.driver_version) or ""
+        if self._protocol is None or self._protocol[0] != version:
+            # A new driver may have brought another program.
+            self._protocol = (version, await self._thread.run(self._control.protocol))
+        release = version.partition(".")[0]
+        driver = int(release) if release.isdecimal() else None
+        self._cooperative.driver_version = driver
         return HostFacts(
             root=self._root,
             local=self._local,
             cgroup_v2=inventory.cgroup_v2,
-            driver=int(version) if version.isdecimal() else None,
+            mps=self._protocol[1],
+            driver=driver,
         )
+
+    async def _end_mps(self, devices: Sequence[str]) -> None:
+        """A GPU that was shared by MPS before its rule was changed has a server of ours still."""
+        for uuid in devices:
+            await self._thread.run(partial(self._servers.leave, uuid))
+            await self._thread.run(partial(self._daemons.leave, uuid))
 
     def _provider(self, granted: Grants) -> Provider:
         names = {one.provider for one in granted}

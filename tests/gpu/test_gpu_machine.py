@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jupyterhub_backendai.gpu import Nvml
 from jupyterhub_backendai.gpu.errors import GpuError
 from jupyterhub_backendai.gpu.machine import Gpus
 from jupyterhub_backendai.gpu.offers import simulated
@@ -24,8 +23,8 @@ RULES = (GpuRule(),)
 
 
 @pytest.fixture
-async def gpus(nvml: Nvml, cgroup: Path) -> AsyncIterator[Gpus]:
-    found = Gpus(RULES, nvml=nvml, root=True, cgroup=cgroup, simulated=simulated(1, GpuRule()))
+async def gpus(mount: Path) -> AsyncIterator[Gpus]:
+    found = Gpus(RULES, root=True, mount=mount, simulated=simulated(1, GpuRule()))
     found.engine_says({"CgroupDriver": "systemd"})
     yield found
     await found.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -50,9 +50,9 @@ class Provider:
     async def release(self, session: str, granted: Grants) -> None:
         """After the container is gone."""
 
-    async def restore(self, sessions: Mapping[str, Grants]) -> None:
-        """Puts right what a restart took away: these are all that hold something, and whatever
-        others have left goes."""
+    async def restore(self, sessions: Mapping[str, Grants], kept: Collection[str]) -> None:
+        """Puts right what a restart took away from these sessions of this provider. What is of no
+        session among `kept` (ids) goes."""
 
 
 def session_name(session: str) -> str:
