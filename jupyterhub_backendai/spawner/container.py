@@ -15,6 +15,7 @@ from dockerspawner import DockerSpawner
 
 from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError
 from ..engine.create import apply_settings, overruled
+from ..engine.devices import refusal
 from ..engine.docker import DockerHost
 from ..engine.inside import batch_files
 from ..engine.settings import ContainerSettings
@@ -200,6 +201,8 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
                 "folder",
                 "A folder that you mount is not there any more. Choose your folders again.",
             )
+        if (said := refusal(text, self.host.name)) is not None:
+            return LaunchError("gpu", said)
         return EngineError(text)
 
     async def check_alive(self) -> None:
