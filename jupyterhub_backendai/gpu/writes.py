@@ -7,7 +7,7 @@ from .driver import Driver
 from .errors import GpuError
 from .nvml import Nvml
 from .questions import MemoryLimits, memory_limits
-from .state import Answer, Failed, Known
+from .state import Answer, Failed, Known, NotSupported
 
 UNLIMITED = 2**64 - 1
 # Of a cgroup that is gone: nothing is left of its limits either.
@@ -26,7 +26,7 @@ class DriverWrites:
         def work(driver: Driver) -> Answer[int]:
             handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
             now = driver.ask(int, "nvmlDeviceGetComputeMode", handle)
-            if now != Known(int(mode)):
+            if isinstance(now, Known) and now.value != mode:
                 done = driver.ask(lambda _: 0, "nvmlDeviceSetComputeMode", handle, int(mode))
                 if not isinstance(done, Known):
                     return done
@@ -34,6 +34,8 @@ class DriverWrites:
             return now
 
         mode_now = await self._nvml.run(work)
+        if isinstance(mode_now, NotSupported) and mode is ComputeMode.DEFAULT:
+            return  # a device that has no modes is for everybody
         if mode_now != Known(int(mode)):
             raise GpuError(f"The compute mode of {uuid} cannot be {mode.name}: {_why(mode_now)}.")
 

@@ -67,6 +67,13 @@ async def test_parts_and_simulated_gpus_need_nothing(gpus: Gpus, fake: Fake) -> 
     assert fake.was_set == []
 
 
+async def test_a_device_without_modes_is_for_everybody(gpus: Gpus, fake: Fake) -> None:
+    whole = (await gpus.devices("default"))[0]
+    fake.rules("fail nvmlDeviceGetComputeMode NotSupported")
+    await gpus.prepare(SESSION, (grant(whole, 1000),))
+    assert fake.was_set == []
+
+
 async def test_a_mode_that_cannot_be_set(gpus: Gpus, fake: Fake) -> None:
     whole = (await gpus.devices("default"))[0]
     fake.rules("fail nvmlDeviceSetComputeMode NoPermission")
