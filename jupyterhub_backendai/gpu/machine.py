@@ -82,6 +82,7 @@ class Gpus:
         self._root = os.geteuid() == 0 if root is None else root
         self._local = False
         self._offered: tuple[GpuDevice, ...] = ()
+        self.trouble = ""  # why the last look found no GPU at all, for an admin; "" where it did
         driver = DriverWrites(self._nvml)
         self._limits = MemoryLimits(driver, cgroup=cgroup, proc=proc)
         self._control = control or Control(proc=proc)
@@ -114,6 +115,10 @@ class Gpus:
         if not self._rules or not self._local:
             return self._simulated
         inventory = await self._nvml.inventory()
+        trouble = "" if inventory.absence is None else inventory.absence.reason
+        if trouble != self.trouble and trouble:
+            log.warning("%s GPUs cannot be offered.", trouble)
+        self.trouble = trouble
         facts = await self._facts(inventory)
         self._offered = offers(inventory, self._rules, group, facts, self._offered)
         return (*self._offered, *self._simulated)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .devices import ComputeMode
-from .driver import Driver
+from .driver import Driver, DriverChanged, NvmlFailure
 from .errors import GpuError
 from .nvml import Nvml
 from .questions import MemoryLimits, memory_limits
@@ -24,7 +24,7 @@ class DriverWrites:
         """Who may make contexts on a device from now on; does nothing where that is so already."""
 
         def work(driver: Driver) -> Answer[int]:
-            handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
+            handle = _handle(driver, uuid)
             now = driver.ask(int, "nvmlDeviceGetComputeMode", handle)
             if isinstance(now, Known) and now.value != mode:
                 done = driver.ask(lambda _: 0, "nvmlDeviceSetComputeMode", handle, int(mode))
@@ -60,14 +60,23 @@ class DriverWrites:
             raise GpuError(f"The memory limit of {cgroup} on {uuid} stays: {_why(done)}.")
 
 
+def _handle(driver: Driver, uuid: str) -> object:
+    try:
+        return driver.call("nvmlDeviceGetHandleByUUID", uuid)
+    except DriverChanged:
+        raise
+    except NvmlFailure as failure:
+        raise GpuError(f"The GPU {uuid} cannot be used: {failure.name}.") from failure
+
+
 def _limit(driver: Driver, uuid: str, cgroup: str, most: int) -> Answer[MemoryLimits]:
-    handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
+    handle = _handle(driver, uuid)
     done = _set(driver, uuid, cgroup, most)
     return memory_limits(driver, handle, cgroup) if isinstance(done, Known) else done
 
 
 def _set(driver: Driver, uuid: str, cgroup: str, hard: int) -> Answer[bool]:
-    handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
+    handle = _handle(driver, uuid)
     limits = driver.struct(
         "c_nvmlSetMemoryLimits_v1_t", nameSpace=cgroup.encode(), softLimit=0, hardLimit=hard
     )

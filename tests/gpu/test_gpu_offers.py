@@ -131,6 +131,38 @@ def test_shares_of_a_given_size_have_it(mebibytes: int, multiprocessors: int) ->
         assert share == mebibytes * MIB - mebibytes % 2 * MIB
 
 
+@given(
+    st.none() | st.integers(0, 300 * GIB), st.none() | st.integers(1, 300),
+    st.none() | st.integers(1, 100), st.integers(512, 100 * 1024), st.integers(1, 3000),
+    st.sampled_from([STRONG, WEAK]),
+)  # fmt: skip
+def test_what_is_offered_can_be_granted(
+    total: int | None,
+    multiprocessors: int | None,
+    shares: int | None,
+    mebibytes: int,
+    quantum: int,
+    facts: HostFacts,
+) -> None:
+    size = {"shares_per_gpu": shares} if shares else {"unit": {"mem": mebibytes * MIB}}
+    rule = GpuRule.model_validate({**size, "quantum": f"{quantum / 1000:.3f}"})
+    device = replace(
+        PLAIN,
+        total_bytes=NOTHING if total is None else Known(total),
+        multiprocessors=NOTHING if multiprocessors is None else Known(multiprocessors),
+    )
+    for found in (one(rule, device, facts), *simulated(1, rule)):
+        assert found.available == (not found.reason)
+        assert found.memory <= usable_memory(16 * GIB if found.simulated else total or 0)
+        if found.available:
+            step = grant(found, found.quantum)
+            assert step.memory > 0
+            assert step.percent > 0
+            steps = found.capacity // found.quantum
+            assert steps * step.memory <= found.memory
+            assert steps * step.percent <= 100
+
+
 @pytest.mark.parametrize(
     ("facts", "limits", "provider", "how"),
     [
