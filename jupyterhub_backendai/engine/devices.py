@@ -57,7 +57,8 @@ def visible_devices(granted: Iterable[Granted], cdi: bool) -> str:
 def cdi_of(info: Mapping[str, Any]) -> bool:
     """Whether a daemon gives NVIDIA's devices by CDI, from what `docker info` says.
 
-    Newer ones list the devices; those before list only where they look for them.
+    Newer ones list the devices, by the names that they have been given; they must have their UUIDs.
+    Those before list only where they look for them.
     """
     if not info.get("CDISpecDirs"):
         return False
@@ -65,7 +66,7 @@ def cdi_of(info: Mapping[str, Any]) -> bool:
     if found is None:
         return True
     names = (str(one.get("ID", "")) for one in found if one.get("Source") == "cdi")
-    return any(name.startswith(f"{CDI_KIND}=") for name in names)
+    return any(name.startswith((f"{CDI_KIND}=GPU-", f"{CDI_KIND}=MIG-")) for name in names)
 
 
 def without_gpus(host_config: Mapping[str, Any]) -> dict[str, Any]:

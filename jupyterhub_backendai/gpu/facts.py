@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from .devices import Device
 from .state import Failed, Known, known
 
-NOT_LOCAL = "its Docker engine is on another machine than the Hub"
+CONTAINED = "the Hub runs in a container and does not see the machine's processes"
 NOT_ROOT = "the Hub does not run as root"
 NO_CGROUP_V2 = "the machine has no cgroup v2"
-OLD_DRIVER = "the driver is older than 615 (CUDA 13.4)"
+NO_LIMITS = "the driver has no memory limits for cgroups, which come with 615 (CUDA 13.4)"
 NO_CONTROL = "the program nvidia-cuda-mps-control is not on this machine"
 OLD_GPU = "the GPU is older than Volta"
 
@@ -19,15 +19,16 @@ OLD_GPU = "the GPU is older than Volta"
 class HostFacts:
     """A machine, for as far as providers depend on it.
 
-    `root`: the Hub may set limits. `local`: the containers are on the Hub's own machine. `mps`: the
-    newest protocol of its MPS control program, 0 where there is none. `driver`: as 615 of 615.71.
+    `root`: the Hub may set limits. `contained`: it does not see the machine's own processes.
+    `dmem`: the kernel limits GPU memory. `mps`: the newest protocol of the machine's MPS control
+    program, 0 where there is none.
     """
 
     root: bool = False
-    local: bool = True
+    contained: bool = False
     cgroup_v2: bool = False
+    dmem: bool = False
     mps: int = 0
-    driver: int | None = None
 
     def why_no_limits(self, device: Device) -> str:
         """Why the memory of a cgroup on this device cannot be limited; "" where it can."""
@@ -36,11 +37,12 @@ class HostFacts:
         if not self.cgroup_v2:
             return NO_CGROUP_V2
         answer = device.features.memory_limits
-        if isinstance(answer, Known):
+        # Nothing is found where no cgroup has limits of GPU memory yet: ours are the first.
+        if isinstance(answer, Known) or (self.dmem and answer == Failed("NotFound")):
             return ""
         if isinstance(answer, Failed):
             return f"the driver does not tell the memory limits of a cgroup ({answer.error})"
-        return OLD_DRIVER
+        return NO_LIMITS
 
     def why_no_mps(self, device: Device) -> str:
         """Why MPS cannot be used on this device; "" where it can."""
@@ -52,6 +54,6 @@ class HostFacts:
         return OLD_GPU if capability is not None and capability < (7, 0) else ""
 
     def _why_nothing(self) -> str:
-        if not self.local:
-            return NOT_LOCAL
+        if self.contained:
+            return CONTAINED
         return "" if self.root else NOT_ROOT

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from .errors import GpuError
 from .facts import HostFacts
 from .nvml import Nvml
 from .offers import offers
+from .owners import sees_all
 from .providers import mps, mps2
 from .providers.advisory import Advisory
 from .providers.base import Grants, Provider, Running
@@ -30,6 +32,8 @@ from .providers.whole import TimeSliced, Whole
 from .state import known
 from .usage import Usage
 from .writes import DriverWrites
+
+log = logging.getLogger(__name__)
 
 
 class Gpus:
@@ -71,12 +75,14 @@ class Gpus:
         mount: Path = Path("/"),
     ) -> None:
         cgroup, proc = mount / "sys/fs/cgroup", mount / "proc"
+        self._proc = proc
         self._rules = tuple(rules)
         self._simulated = tuple(simulated)
         self._nvml = nvml or Nvml(proc=proc, cgroup=cgroup)
         self._root = os.geteuid() == 0 if root is None else root
         self._local = False
         self._offered: tuple[GpuDevice, ...] = ()
+        self.trouble = ""  # why the last look found no GPU at all, for an admin; "" where it did
         driver = DriverWrites(self._nvml)
         self._limits = MemoryLimits(driver, cgroup=cgroup, proc=proc)
         self._control = control or Control(proc=proc)
@@ -109,6 +115,10 @@ class Gpus:
         if not self._rules or not self._local:
             return self._simulated
         inventory = await self._nvml.inventory()
+        trouble = "" if inventory.absence is None else inventory.absence.reason
+        if trouble != self.trouble and trouble:
+            log.warning("%s GPUs cannot be offered.", trouble)
+        self.trouble = trouble
         facts = await self._facts(inventory)
         self._offered = offers(inventory, self._rules, group, facts, self._offered)
         return (*self._offered, *self._simulated)
@@ -153,6 +163,8 @@ class Gpus:
                 await self._limits.free(left, ())
         except GpuError as error:
             errors.append(error)
+        for more in errors[1:]:
+            log.error("%s", more)
         if errors:
             raise errors[0]
 
@@ -172,14 +184,13 @@ class Gpus:
             # A new driver may have brought another program.
             self._protocol = (version, await self._thread.run(self._control.protocol))
         release = version.partition(".")[0]
-        driver = int(release) if release.isdecimal() else None
-        self._cooperative.driver_version = driver
+        self._cooperative.driver_version = int(release) if release.isdecimal() else None
         return HostFacts(
             root=self._root,
-            local=self._local,
+            contained=not sees_all(self._proc),
             cgroup_v2=inventory.cgroup_v2,
+            dmem=inventory.dmem_controller,
             mps=self._protocol[1],
-            driver=driver,
         )
 
     async def _end_mps(self, devices: Sequence[str]) -> None:

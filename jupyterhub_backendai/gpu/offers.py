@@ -210,8 +210,7 @@ def _enough(device: GpuDevice, rule: GpuRule, choice: Choice) -> GpuDevice:
 def _usable(device: GpuDevice, found: Device, facts: HostFacts) -> GpuDevice:
     """Not available where its compute mode keeps programs out and nobody here may change it."""
     mode = known(found.compute_mode)
-    may_set = facts.root and facts.local
-    if mode in {None, ComputeMode.DEFAULT} or may_set or not device.available:
+    if mode in {None, ComputeMode.DEFAULT} or facts.root or not device.available:
         return device
     assert mode is not None
     return _not(

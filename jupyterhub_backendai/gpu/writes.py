@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from .devices import ComputeMode
-from .driver import Driver
+from .driver import Driver, DriverChanged, NvmlFailure
 from .errors import GpuError
 from .nvml import Nvml
 from .questions import MemoryLimits, memory_limits
-from .state import Answer, Failed, Known
+from .state import Answer, Failed, Known, NotSupported
 
 UNLIMITED = 2**64 - 1
 # Of a cgroup that is gone: nothing is left of its limits either.
@@ -24,9 +24,9 @@ class DriverWrites:
         """Who may make contexts on a device from now on; does nothing where that is so already."""
 
         def work(driver: Driver) -> Answer[int]:
-            handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
+            handle = _handle(driver, uuid)
             now = driver.ask(int, "nvmlDeviceGetComputeMode", handle)
-            if now != Known(int(mode)):
+            if isinstance(now, Known) and now.value != mode:
                 done = driver.ask(lambda _: 0, "nvmlDeviceSetComputeMode", handle, int(mode))
                 if not isinstance(done, Known):
                     return done
@@ -34,6 +34,8 @@ class DriverWrites:
             return now
 
         mode_now = await self._nvml.run(work)
+        if isinstance(mode_now, NotSupported) and mode is ComputeMode.DEFAULT:
+            return  # a device that has no modes is for everybody
         if mode_now != Known(int(mode)):
             raise GpuError(f"The compute mode of {uuid} cannot be {mode.name}: {_why(mode_now)}.")
 
@@ -58,14 +60,23 @@ class DriverWrites:
             raise GpuError(f"The memory limit of {cgroup} on {uuid} stays: {_why(done)}.")
 
 
+def _handle(driver: Driver, uuid: str) -> object:
+    try:
+        return driver.call("nvmlDeviceGetHandleByUUID", uuid)
+    except DriverChanged:
+        raise
+    except NvmlFailure as failure:
+        raise GpuError(f"The GPU {uuid} cannot be used: {failure.name}.") from failure
+
+
 def _limit(driver: Driver, uuid: str, cgroup: str, most: int) -> Answer[MemoryLimits]:
-    handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
+    handle = _handle(driver, uuid)
     done = _set(driver, uuid, cgroup, most)
     return memory_limits(driver, handle, cgroup) if isinstance(done, Known) else done
 
 
 def _set(driver: Driver, uuid: str, cgroup: str, hard: int) -> Answer[bool]:
-    handle = driver.call("nvmlDeviceGetHandleByUUID", uuid)
+    handle = _handle(driver, uuid)
     limits = driver.struct(
         "c_nvmlSetMemoryLimits_v1_t", nameSpace=cgroup.encode(), softLimit=0, hardLimit=hard
     )

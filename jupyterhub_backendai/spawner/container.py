@@ -212,6 +212,8 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
                 "folder",
                 "A folder that you mount is not there any more. Choose your folders again.",
             )
+        if (said := refusal(text, self.host.name)) is not None:
+            return LaunchError("gpu", said)
         return EngineError(text)
 
     async def check_alive(self) -> None:

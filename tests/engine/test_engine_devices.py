@@ -87,7 +87,10 @@ def test_the_variable_never_widens_what_was_requested() -> None:
         (
             {
                 "CDISpecDirs": ["/etc/cdi"],
-                "DiscoveredDevices": [{"Source": "cdi", "ID": "vendor.com/nic=0"}],
+                "DiscoveredDevices": [
+                    {"Source": "cdi", "ID": name}
+                    for name in ("vendor.com/nic=0", "nvidia.com/gpu=0", "nvidia.com/gpu=all")
+                ],
             },
             False,
         ),

@@ -162,8 +162,10 @@ class Mps:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.program = str(Path(__file__).with_name("fake_mps_control.py"))
         folder.mkdir()
+        program = folder / "nvidia-cuda-mps-control"
+        program.symlink_to(Path(__file__).with_name("fake_mps_control.py"))
+        self.program = str(program)
 
     def rules(self, *rules: str) -> None:
         (self.folder / "rules").write_text("\n".join(rules))
@@ -189,10 +191,8 @@ class Mps:
 
 
 @pytest.fixture
-def mps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mps:
-    folder = tmp_path / "mps"
-    monkeypatch.setenv("FAKE_MPS", str(folder))
-    return Mps(folder)
+def mps(tmp_path: Path) -> Mps:
+    return Mps(tmp_path / "mps")
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An `nvidia-cuda-mps-control` for tests: both interfaces, for as much as the product uses of them.
 
-The folder FAKE_MPS has all of its state, kept between calls as a daemon keeps it:
+The folder that it is called in has all of its state, kept between calls as a daemon keeps it:
 
     calls          what it was told, one call a line: arguments, or lines of input after `<`
     rules          one a line: `old` (no protocol 3), `fail WORDS` (what begins so is refused),
@@ -9,7 +9,7 @@ The folder FAKE_MPS has all of its state, kept between calls as a daemon keeps i
                    `unlimited` (a namespace's limits are not taken), `user UID` (who owns servers)
     daemons.json   by pipe directory: protocol, servers, their namespaces
 
-A server has a folder in FAKE_MPS/proc, as a process has one in /proc.
+A server has a folder in proc there, as a process has one in /proc.
 """
 
 import json
@@ -18,7 +18,7 @@ import pathlib
 import shutil
 import sys
 
-HERE = pathlib.Path(os.environ["FAKE_MPS"])
+HERE = pathlib.Path(sys.argv[0]).parent
 STATE = HERE / "daemons.json"
 
 
@@ -59,6 +59,7 @@ class Daemons:
         self.all[self.pipes] = {
             "protocol": protocol,
             "device": os.environ.get("CUDA_VISIBLE_DEVICES"),
+            "environment": sorted(os.environ),
             "servers": {},
         }
 

@@ -39,6 +39,25 @@ async def test_devices(gpus: Gpus, fake: Fake) -> None:
     assert [device.uuid for device in found if not device.available] == [L40S]
 
 
+async def test_why_there_are_none(gpus: Gpus, fake: Fake, caplog: pytest.LogCaptureFixture) -> None:
+    fake.rules("fail nvmlInitWithFlags DriverNotLoaded")
+    for _ in range(2):
+        assert [device.uuid for device in await gpus.devices("default")] == ["SIM-0"]
+    assert gpus.trouble == "The NVIDIA driver is installed and not loaded."
+    assert caplog.text.count("GPUs cannot be offered") == 1
+    fake.rules()
+    assert len(await gpus.devices("default")) == 4
+    assert gpus.trouble == ""
+
+
+async def test_without_rules_the_driver_is_not_asked(mount: Path, fake: Fake) -> None:
+    fake.rules("fail * Unknown")
+    found = Gpus((), simulated=simulated(1, GpuRule()), mount=mount)
+    found.engine_says({})
+    assert [device.uuid for device in await found.devices("default")] == ["SIM-0"]
+    assert found.trouble == ""
+
+
 async def test_an_engine_elsewhere_has_not_our_gpus(gpus: Gpus) -> None:
     gpus.engine_says({}, local=False)
     assert [device.uuid for device in await gpus.devices("default")] == ["SIM-0"]
@@ -67,13 +86,20 @@ async def test_parts_and_simulated_gpus_need_nothing(gpus: Gpus, fake: Fake) -> 
     assert fake.was_set == []
 
 
+async def test_a_device_without_modes_is_for_everybody(gpus: Gpus, fake: Fake) -> None:
+    whole = (await gpus.devices("default"))[0]
+    fake.rules("fail nvmlDeviceGetComputeMode NotSupported")
+    await gpus.prepare(SESSION, (grant(whole, 1000),))
+    assert fake.was_set == []
+
+
 async def test_a_mode_that_cannot_be_set(gpus: Gpus, fake: Fake) -> None:
     whole = (await gpus.devices("default"))[0]
     fake.rules("fail nvmlDeviceSetComputeMode NoPermission")
     with pytest.raises(GpuError, match="cannot be DEFAULT: NoPermission"):
         await gpus.prepare(SESSION, (grant(whole, 1000),))
     fake.rules(f"fail nvmlDeviceGetHandleByUUID GpuIsLost on {L40S}")
-    with pytest.raises(GpuError, match="GpuIsLost"):
+    with pytest.raises(GpuError, match=f"The GPU {L40S} cannot be used: GpuIsLost"):
         await gpus.prepare(SESSION, (grant(whole, 1000),))
     assert H100 not in str(fake.was_set)
 

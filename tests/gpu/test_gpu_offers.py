@@ -21,7 +21,7 @@ from jupyterhub_backendai.gpu.devices import (
 from jupyterhub_backendai.gpu.driver import Absence, Absent
 from jupyterhub_backendai.gpu.facts import HostFacts
 from jupyterhub_backendai.gpu.offers import offers, simulated
-from jupyterhub_backendai.gpu.state import Failed, Known, NotSupported
+from jupyterhub_backendai.gpu.state import Answer, Failed, Known, NotSupported
 from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice, GpuRule
 from jupyterhub_backendai.model.slots import GIB, MIB
 from jupyterhub_backendai.scheduling.fgpu import grant, usable_memory
@@ -56,7 +56,7 @@ DIVIDED = replace(
     mig=Known(MigMode(current=True, pending=True)),
     mig_devices=PARTS,
 )
-STRONG = HostFacts(root=True, cgroup_v2=True, mps=3, driver=615)
+STRONG = HostFacts(root=True, cgroup_v2=True, dmem=True, mps=3)
 WEAK = HostFacts()
 FIVE = GpuRule(shares_per_gpu=5)
 
@@ -132,6 +132,38 @@ def test_shares_of_a_given_size_have_it(mebibytes: int, multiprocessors: int) ->
         assert share == mebibytes * MIB - mebibytes % 2 * MIB
 
 
+@given(
+    st.none() | st.integers(0, 300 * GIB), st.none() | st.integers(1, 300),
+    st.none() | st.integers(1, 100), st.integers(512, 100 * 1024), st.integers(1, 3000),
+    st.sampled_from([STRONG, WEAK]),
+)  # fmt: skip
+def test_what_is_offered_can_be_granted(
+    total: int | None,
+    multiprocessors: int | None,
+    shares: int | None,
+    mebibytes: int,
+    quantum: int,
+    facts: HostFacts,
+) -> None:
+    size = {"shares_per_gpu": shares} if shares else {"unit": {"mem": mebibytes * MIB}}
+    rule = GpuRule.model_validate({**size, "quantum": f"{quantum / 1000:.3f}"})
+    device = replace(
+        PLAIN,
+        total_bytes=NOTHING if total is None else Known(total),
+        multiprocessors=NOTHING if multiprocessors is None else Known(multiprocessors),
+    )
+    for found in (one(rule, device, facts), *simulated(1, rule)):
+        assert found.available == (not found.reason)
+        assert found.memory <= usable_memory(16 * GIB if found.simulated else total or 0)
+        if found.available:
+            step = grant(found, found.quantum)
+            assert step.memory > 0
+            assert step.percent > 0
+            steps = found.capacity // found.quantum
+            assert steps * step.memory <= found.memory
+            assert steps * step.percent <= 100
+
+
 @pytest.mark.parametrize(
     ("facts", "limits", "provider", "how"),
     [
@@ -143,11 +175,14 @@ def test_shares_of_a_given_size_have_it(mebibytes: int, multiprocessors: int) ->
         (replace(STRONG, mps=2), NOTHING, "mps2", ("soft", "soft", "none")),
         (replace(STRONG, mps=0), NOTHING, "advisory", ("none", "none", "soft")),
         (replace(STRONG, root=False), Known(True), "advisory", ("none", "none", "soft")),
-        (replace(STRONG, local=False), Known(True), "advisory", ("none", "none", "soft")),
+        (replace(STRONG, contained=True), Known(True), "advisory", ("none", "none", "soft")),
+        # Where no cgroup has such limits yet the kernel says whether they can be had.
+        (STRONG, Failed("NotFound"), "mps", ("hard", "soft", "none")),
+        (replace(STRONG, dmem=False), Failed("NotFound"), "mps", ("soft", "soft", "none")),
     ],
 )
 def test_the_strongest_that_is_possible(
-    facts: HostFacts, limits: Known[bool] | NotSupported, provider: str, how: tuple[str, str, str]
+    facts: HostFacts, limits: Answer[bool], provider: str, how: tuple[str, str, str]
 ) -> None:
     device = replace(PLAIN, features=replace(PLAIN.features, memory_limits=limits))
     found = one(FIVE, device, facts)
@@ -167,7 +202,7 @@ def test_the_strongest_that_is_possible(
     [
         ("mps", replace(STRONG, root=False), "does not run as root"),
         ("mps", replace(STRONG, mps=0), "nvidia-cuda-mps-control is not on this machine"),
-        ("mps", replace(STRONG, local=False), "on another machine"),
+        ("mps", replace(STRONG, contained=True), "does not see the machine's processes"),
         ("memory", replace(STRONG, cgroup_v2=False), "no cgroup v2"),
     ],
 )
@@ -182,7 +217,7 @@ def test_old_gpus_and_drivers() -> None:
     old = replace(PLAIN, compute_capability=Known((6, 1)))
     assert "older than Volta" in one(GpuRule(shares_per_gpu=5, provider="mps"), old).reason
     rule = GpuRule(shares_per_gpu=5, provider="memory")
-    for answer, said in ((NOTHING, "older than 615"), (Failed("Unknown"), "Unknown")):
+    for answer, said in ((NOTHING, "which come with 615"), (Failed("Unknown"), "Unknown")):
         device = replace(PLAIN, features=replace(PLAIN.features, memory_limits=answer))
         assert said in one(rule, device).reason
 

@@ -38,6 +38,8 @@ async def opened(mount: Path, mps: Mps, fake: Fake) -> AsyncIterator[Opener]:
     def open_(provider: str = "auto", *, driver: str = "cgroupfs", limits: bool = True) -> Gpus:
         own = f"limits {mount}/sys/fs/cgroup/system.slice/hub.service 0 {UNLIMITED} 0\n"
         fake.set(SYSTEM + PLAIN + (own if limits else ""))
+        if not limits:  # and none to come
+            (mount / "sys/fs/cgroup/cgroup.controllers").write_text("cpu memory pids\n")
         rule = GpuRule.model_validate({"shares_per_gpu": 5, "provider": provider})
         control = Control(mps.program, mount / "proc")
         gpus.append(Gpus((rule,), control=control, root=True, mount=mount))
@@ -447,13 +449,17 @@ async def test_a_new_driver_may_have_another_program(opened: Opener, mps: Mps, f
     assert (await only(gpus)).provider == "mps"
 
 
-async def test_our_own_environment_does_not_lead_to_another_daemon(
+async def test_a_daemon_has_nothing_of_our_environment(
     opened: Opener, mps: Mps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PIPE_DIRECTORY", "PROTOCOL_VERSION", "ACTIVE_THREAD_PERCENTAGE"):
         monkeypatch.setenv(f"CUDA_MPS_{name}", "2")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("JUPYTERHUB_CRYPT_KEY", "secret")
     gpus = opened()
     await gpus.prepare(SESSION, await one_share(gpus, "mps"))
     (daemon,) = mps.daemons.values()
     assert (daemon["protocol"], daemon["device"]) == (3, None)
+    names = {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY", "PATH", "LD_LIBRARY_PATH"}
+    # What Python and the shell set by themselves is nobody's secret.
+    assert set(daemon["environment"]) - names <= {"LC_CTYPE", "PWD", "SHLVL", "_"}

@@ -21,6 +21,7 @@ from ...model.gpu_settings import GpuSettings
 from ...model.gpus import Granted
 from ...model.slots import MIB, parse_bytes
 from ..devices import ComputeMode
+from ..errors import GpuError
 from ..writes import DriverWrites
 from .base import Grants, Provider, Running, session_name
 from .memory import MemoryLimits
@@ -89,12 +90,12 @@ class Servers:
         check_socket(self._pipes / name)
         self._start_daemon()
         if self._server(name) is None:
-            self._call("server", "create", name, f"--allowed-devices={uuid}")
-            wait_for(lambda: self._ready_server(name), f"the server of {uuid}")
-            self._call(
-                "server", "set", name, f"--active-thread-percentage={NOBODYS_PERCENT}",
-                f"--pinned-memory-limit={NOBODYS_MEMORY}",
-            )  # fmt: skip
+            try:
+                self._create_server(name, uuid)
+            except ControlFailed:
+                if self._server(name) is not None:  # the next try is to begin anew
+                    self._call("server", "delete", name, "--force")
+                raise
         self._check_server(name, uuid)
 
     def hold(self, session: str, granted: Granted) -> None:
@@ -123,6 +124,22 @@ class Servers:
             )
         if not (directory / "control").exists():
             raise ControlFailed(f"there is no socket in {directory}")
+
+    def restore(self, uuid: str, sessions: Mapping[str, Granted]) -> None:
+        """Makes what is missing of these sessions on one GPU. Raises the first `ControlFailed`, in
+        the end."""
+        self.ready(uuid)
+        there = self._namespaces(server_name(uuid))
+        failures: list[ControlFailed] = []
+        for session, granted in sessions.items():
+            found = there.get(f"s_{session}")
+            if found is None or not found.is_held(granted):
+                try:
+                    self.hold(session, granted)
+                except ControlFailed as failure:
+                    failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def free(self, session: str, uuid: str) -> None:
         """Removes the session's namespace; fine where there is none. Raises `ControlFailed`."""
@@ -175,6 +192,14 @@ class Servers:
 
     def _server(self, name: str) -> Server | None:
         return next((server for server in self._list() if server.name == name), None)
+
+    def _create_server(self, name: str, uuid: str) -> None:
+        self._call("server", "create", name, f"--allowed-devices={uuid}")
+        wait_for(lambda: self._ready_server(name), f"the server of {uuid}")
+        self._call(
+            "server", "set", name, f"--active-thread-percentage={NOBODYS_PERCENT}",
+            f"--pinned-memory-limit={NOBODYS_MEMORY}",
+        )  # fmt: skip
 
     def _ready_server(self, name: str) -> Server | None:
         server = self._server(name)
@@ -264,11 +289,22 @@ class Mps(Provider):
             await self._limits.free(session, granted)
 
     async def restore(self, sessions: Mapping[str, Grants], kept: Collection[str]) -> None:
-        for session, granted in sessions.items():
-            await self.ready([one.uuid for one in granted])
-            for one in granted:
-                await self._thread.run(partial(self._servers.hold, session, one))
+        errors: list[GpuError] = []
+        for uuid in sorted({one.uuid for granted in sessions.values() for one in granted}):
+            own = {
+                session: one
+                for session, granted in sessions.items()
+                for one in granted
+                if one.uuid == uuid
+            }
+            try:
+                await self._driver.set_compute_mode(uuid, ComputeMode.EXCLUSIVE_PROCESS)
+                await self._thread.run(partial(self._servers.restore, uuid, own))
+            except GpuError as error:
+                errors.append(error)
         await self._thread.run(partial(self._servers.sweep, kept))
+        if errors:
+            raise errors[0]
 
 
 def _limited(granted: Grants) -> bool:

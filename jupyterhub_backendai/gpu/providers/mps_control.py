@@ -150,12 +150,9 @@ def wait_for(found: Callable[[], T | None], what: str) -> T:
 
 
 def _environment(daemon: Daemon | None) -> dict[str, str]:
-    """The Hub's own, less what is about another daemon than this one, or another protocol."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("CUDA_MPS_", "CUDA_VISIBLE_"))
-    }
+    """Where programs and libraries are, and which daemon it is about: nothing else of the Hub's,
+    whose secrets a daemon would keep."""
+    kept = {name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ}
     if daemon is not None:
         kept["CUDA_MPS_PIPE_DIRECTORY"] = str(daemon.pipes)
         kept["CUDA_MPS_LOG_DIRECTORY"] = str(daemon.logs)
