@@ -184,6 +184,8 @@ class ResourceGroup(Model):
     max_bypass: float = Field(default=900, ge=0)
     selection: Literal["concentrated", "dispersed"] = "concentrated"
     pending_timeout: float = Field(default=0, ge=0)
+    gpu_spread: Literal["packed", "even"] = "packed"
+    gpu_placement: Literal["tightest", "fragments"] = "tightest"
     per_session: Amounts = Amounts()
     choose_agent: bool = True
 

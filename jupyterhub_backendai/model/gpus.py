@@ -7,7 +7,7 @@ share, of a GPU, of a MIG device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
@@ -15,10 +15,9 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .catalog import Bytes, Fgpu, Model
-from .slots import GIB, MIB
+from .slots import GIB, MIB, GpuSlot, Slots
 
 Hold = Literal["hard", "soft", "none"]
-GpuSlot = Literal["fgpu", "gpu", "mig"]
 # `mps2` is MPS whose limits a program may lift: older drivers have no other.
 ProviderName = Literal["whole", "mig", "mps", "mps2", "memory", "advisory", "simulated"]
 STRENGTH: dict[Hold, int] = {"none": 0, "soft": 1, "hard": 2}
@@ -72,6 +71,8 @@ class GpuRule(Model):
     def _one_size(self) -> GpuRule:
         if self.shares_per_gpu is not None and self.unit is not None:
             raise ValueError("a share has its size by shares_per_gpu or by unit, not by both")
+        if self.shares_per_gpu is not None and self.shares_per_gpu * 1000 % self.quantum:
+            raise ValueError("quantum must go into the shares of a GPU a whole number of times")
         if not self.shared and self.provider != "auto":
             raise ValueError("provider is of shares: say shares_per_gpu or unit, too")
         return self
@@ -167,6 +168,24 @@ class Granted(BaseModel):
     provider: ProviderName
     enforcement: Enforcement
     verified: bool = False
+
+
+def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator[tuple[int, int]]:
+    """How `amount` may be divided into equal shares of up to `count` GPUs of `capacity` each: the
+    number of GPUs, and the share of each, a multiple of `quantum`; the fewest GPUs first."""
+    for number in range(max(1, -(-amount // capacity)), count + 1):
+        part, rest = divmod(amount, number)
+        if not rest and not part % quantum:
+            yield number, part
+
+
+def slots_in(devices: Iterable[GpuDevice]) -> Slots:
+    """What sessions can have of these devices together."""
+    sums: dict[str, int] = {}
+    for device in devices:
+        if device.available:
+            sums[device.slot] = sums.get(device.slot, 0) + device.capacity
+    return Slots(**sums)
 
 
 def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:

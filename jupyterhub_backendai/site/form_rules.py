@@ -7,7 +7,7 @@ In a sentence `{asked}`, `{mem}`, `{text}` and `{ahead}` are what the page puts 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -94,10 +94,11 @@ def ports_of_apps(environment: Environment) -> list[tuple[int, int, str]]:
 
 
 def needs(environment: Environment) -> list[Json]:
-    """The least that this environment runs with."""
+    """The least that this environment runs with, of what it cannot do without."""
     return [
         {"slot": slot, "least": least, "text": text}
         for slot, least, text in least_amounts(environment.minimum, environment.label)
+        if least
     ]
 
 
@@ -149,11 +150,21 @@ def judged(
         bounds.append(bound(slot, best, "waits", ahead, why))
     queue = f"Others wait in {where}, and who came first goes first."
     return {
-        "bounds": bounds,
+        "bounds": list(_deciding(bounds)),
         "apart": {"code": "never", "text": "Never fits: no machine has all of it.", "why": ""},
         "together": {"code": "waits", "text": ahead, "why": f"{lacks} all of it free at once."},
         "otherwise": {"code": "waits", "text": ahead, "why": queue} if waiting else NOW,
     }
+
+
+def _deciding(bounds: Iterable[Json]) -> Iterator[Json]:
+    """Those that can be crossed first: none behind a lower or equal one of its slot."""
+    lowest: dict[str, int] = {}
+    for each in bounds:
+        slot, over = each["slot"], each["over"]
+        if slot not in lowest or over < lowest[slot]:
+            lowest[slot] = over
+            yield each
 
 
 def bound(slot: str, over: int, code: str, text: str, why: str = "") -> Json:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ..model.catalog import Catalog
 from ..model.errors import RequestError
+from ..model.gpus import Granted
 from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.slots import Slots
@@ -336,6 +337,16 @@ class Store(ServiceCalls):
         """What the owner's sessions hold, and how many of them hold something."""
         with self._db.query() as db:
             return agents.used(db, owner)
+
+    def granted(self, session_id: str) -> tuple[Granted, ...]:
+        """The GPUs that a session was given last, whether it still holds them or not."""
+        with self._db.query() as db:
+            return agents.granted(db, session_id)
+
+    def all_granted(self) -> dict[str, tuple[Granted, ...]]:
+        """The GPUs of all sessions that hold some now, by session id."""
+        with self._db.query() as db:
+            return agents.all_granted(db)
 
     def kernels(self, session_id: str) -> list[Kernel]:
         """The containers of a session, the main one first."""

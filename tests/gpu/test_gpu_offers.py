@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from jupyterhub_backendai.gpu.devices import (
     ComputeMode,
@@ -241,7 +242,8 @@ def test_steps_that_are_too_fine() -> None:
     assert "less than 1 %" in found.reason
     assert "`quantum` to 0.2 or more" in found.reason
     assert one(GpuRule(shares_per_gpu=20, quantum="0.2")).available
-    assert not one(GpuRule(shares_per_gpu=1, quantum=2)).available
+    with pytest.raises(ValidationError, match="whole number of times"):
+        GpuRule(shares_per_gpu=1, quantum=2)
 
 
 def test_what_the_driver_does_not_tell() -> None:
