@@ -429,6 +429,19 @@ async def test_an_old_daemon_is_left(opened: Opener, mps: Mps, mount: Path) -> N
     assert mps.daemons == {}
 
 
+@pytest.mark.parametrize("rules", [(), ("old",)])
+async def test_one_gpu_for_a_session_with_mps(
+    rules: tuple[str, ...], opened: Opener, mps: Mps
+) -> None:
+    mps.rules(*rules)
+    gpus = opened(limits=False)
+    device = await only(gpus)
+    other = device.model_copy(update={"uuid": "GPU-9"})
+    with pytest.raises(GpuError, match="one GPU, and not 2"):
+        await gpus.prepare(SESSION, (grant(device, 5000), grant(other, 5000)))
+    assert mps.daemons == {}
+
+
 # ---- the program ---------------------------------------------------------------------------------
 
 

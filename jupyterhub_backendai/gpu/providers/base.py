@@ -63,3 +63,10 @@ def session_name(session: str) -> str:
     if not _SESSION.fullmatch(session):
         raise GpuError(f"{session!r} cannot be the name of a session on a GPU")
     return session
+
+
+def only_one(granted: Grants) -> Granted:
+    """The GPU of a session that can have one alone. Raises `GpuError` for several."""
+    if len(granted) != 1:
+        raise GpuError(f"With MPS a session has one GPU, and not {len(granted)}.")
+    return granted[0]

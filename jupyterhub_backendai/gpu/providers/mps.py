@@ -23,7 +23,7 @@ from ...model.slots import MIB, parse_bytes
 from ..devices import ComputeMode
 from ..errors import GpuError
 from ..writes import DriverWrites
-from .base import Grants, Provider, Running, session_name
+from .base import Grants, Provider, Running, only_one, session_name
 from .memory import MemoryLimits
 from .mps_control import (
     Control,
@@ -258,7 +258,7 @@ class Mps(Provider):
         self._thread = thread
 
     def settings(self, session: str, granted: Grants) -> GpuSettings:
-        directory = str(self._servers.directory(session, granted[0].uuid))
+        directory = str(self._servers.directory(session, only_one(granted).uuid))
         return GpuSettings(
             environment={"CUDA_MPS_PIPE_DIRECTORY": directory},
             mounts=(directory,),
@@ -272,9 +272,9 @@ class Mps(Provider):
             await self._thread.run(partial(self._servers.ready, uuid))
 
     async def prepare(self, session: str, granted: Grants) -> None:
-        await self.ready([one.uuid for one in granted])
-        for one in granted:
-            await self._thread.run(partial(self._servers.hold, session, one))
+        one = only_one(granted)
+        await self.ready([one.uuid])
+        await self._thread.run(partial(self._servers.hold, session, one))
         if _limited(granted):
             await self._limits.hold(session, granted)
 

@@ -14,7 +14,7 @@ from ...model.gpu_settings import GpuSettings
 from ...model.slots import MIB
 from ..devices import ComputeMode
 from ..writes import DriverWrites
-from .base import Grants, Provider
+from .base import Grants, Provider, only_one
 from .mps_control import (
     Control,
     ControlFailed,
@@ -106,7 +106,7 @@ class Mps2(Provider):
         self.driver_version: int | None = None  # as 580 of 580.65; None is not known
 
     def settings(self, session: str, granted: Grants) -> GpuSettings:
-        one = granted[0]
+        one = only_one(granted)
         directory = str(self._daemons.directory(one.uuid))
         shares = self.driver_version is not None and self.driver_version < OWN_MEMORY
         return GpuSettings(
@@ -125,7 +125,7 @@ class Mps2(Provider):
             await self._thread.run(partial(self._daemons.ready, uuid))
 
     async def prepare(self, session: str, granted: Grants) -> None:
-        await self.ready([one.uuid for one in granted])
+        await self.ready([only_one(granted).uuid])
 
     async def restore(self, sessions: Mapping[str, Grants], kept: Collection[str]) -> None:
         await self.ready(sorted({one.uuid for granted in sessions.values() for one in granted}))
