@@ -172,3 +172,43 @@ def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:
         if device.available and kind.admits(device):
             together[device.type] = together.get(device.type, 0) + device.capacity
     return max(together.values(), default=0)
+
+
+Spread = Literal["packed", "even"]
+
+
+def split(
+    amount: int, capacity: int, quantum: int, spread: Spread, count: int
+) -> tuple[int, ...] | None:
+    """How much of each device a session gets that has `amount` of `count` devices which are alike.
+
+    All in thousandths; the parts add up to `amount`, each is a multiple of `quantum` and none is
+    more than `capacity`. `packed`: as many full devices as there are in it, and the rest of one
+    more. `even`: the same of each, of as few as can be. None where it cannot be had so.
+    """
+    full = capacity - capacity % quantum
+    if amount < 0 or amount % quantum or amount > full * count:
+        return None
+    if amount == 0:
+        return ()
+    least = -(-amount // full)
+    if spread == "even":
+        devices = (n for n in range(least, count + 1) if amount % (n * quantum) == 0)
+        return next(((amount // n,) * n for n in devices), None)
+    return (*(full,) * (least - 1), amount - full * (least - 1))
+
+
+def nearest(
+    amount: int, capacity: int, quantum: int, spread: Spread, count: int
+) -> tuple[int, ...]:
+    """The next smaller and the next larger amount, more than nothing, that can be had so."""
+
+    def fits(other: int) -> bool:
+        return split(other, capacity, quantum, spread, count) is not None
+
+    most = (capacity - capacity % quantum) * count
+    start = min(max(amount, 0), most) // quantum * quantum
+    below = (n for n in range(start, 0, -quantum) if n < amount and fits(n))
+    above = (n for n in range(start + quantum, most + 1, quantum) if n > amount and fits(n))
+    found = (next(below, None), next(above, None))
+    return tuple(n for n in found if n is not None)
