@@ -57,10 +57,10 @@ class Trace:
         """Pods in the order in which they come, until 130 % of the capacity is asked."""
         random = Random(seed)
         come = random.sample(self.pods, len(self.pods))
-        asked = sum(wish.devices * wish.each for wish in come)
+        asked = sum(wish.amount for wish in come)
         while asked < ARRIVED[-1] * self.capacity:
             come.append(random.choice(self.pods))
-            asked += come[-1].devices * come[-1].each
+            asked += come[-1].amount
         return come
 
 
@@ -70,10 +70,8 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _wish(row: dict[str, str]) -> Wish:
-    gpus, share = int(row["num_gpu"]), int(row["gpu_milli"])
-    shared = gpus == 1 and share < WHOLE
     return Wish(
-        int(row["cpu_milli"]), int(row["memory_mib"]), 0 if shared else gpus, share if shared else 0
+        int(row["cpu_milli"]), int(row["memory_mib"]), int(row["num_gpu"]) * int(row["gpu_milli"])
     )
 
 
@@ -100,7 +98,7 @@ def run(trace: Trace, cost: Cost, seed: int, took: list[float]) -> list[float]:
         if place is not None:
             packing.take(place)
         took.append(time.perf_counter() - began)
-        come += wish.devices * wish.each
+        come += wish.amount
         while len(found) < len(ARRIVED) and come >= ARRIVED[len(found)] * trace.capacity:
             free = sum(sum(machine.gpus) for machine in packing.machines)
             found.append(100 * free / trace.capacity)

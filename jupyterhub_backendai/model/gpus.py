@@ -7,7 +7,7 @@ share, of a GPU, of a MIG device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
@@ -162,6 +162,15 @@ class Granted(BaseModel):
     provider: ProviderName
     enforcement: Enforcement
     verified: bool = False
+
+
+def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator[tuple[int, int]]:
+    """How `amount` may be divided into equal shares of up to `count` GPUs of `capacity` each: the
+    number of GPUs, and the share of each, a multiple of `quantum`; the fewest GPUs first."""
+    for number in range(max(1, -(-amount // capacity)), count + 1):
+        part, rest = divmod(amount, number)
+        if not rest and not part % quantum:
+            yield number, part
 
 
 def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:

@@ -1,8 +1,9 @@
-"""Which machine and which of its GPUs a session goes on, where GPUs are shared.
+"""On which machine and on which of its GPUs a session with GPUs goes.
 
-A machine is what is free on it: cores, memory, and of each GPU so many thousandths. A wish takes
-cores, memory, and whole GPUs or a share of one. What a place costs is said by one of the functions
-of `fragments`; the least cost is taken, and of equal ones the first machine in the order given, so
+A machine is what is free on it: cores, memory, and so much of each GPU. A wish takes cores, memory,
+and an amount of GPUs: up to one GPU's worth sits on one GPU; more is whole GPUs and at most one
+share of another, or equal shares of several. What a place costs is said by one of the functions of
+`fragments`; the least cost is taken, and of equal ones the first machine in the order given, so
 that the same line on the same machines is always placed alike.
 
 A wish of a size that was seen before looks only at machines that have changed since, so that with
@@ -12,76 +13,115 @@ thousands of machines a decision takes a fraction of a millisecond.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-WHOLE = 1000  # thousandths of a GPU
+from ..model.gpus import even_parts
+
+WHOLE = 1000  # what a GPU has where nobody says otherwise
 
 
 class Free(NamedTuple):
     """What is free on a machine: cores in thousandths, memory in any one unit, and of each GPU so
-    many thousandths, ascending."""
+    much, ascending. Each of the GPUs has `whole`, and is given out in steps of `quantum`."""
 
     cpu: int
     mem: int
     gpus: tuple[int, ...]
+    whole: int = WHOLE
+    quantum: int = 1
 
 
 class Wish(NamedTuple):
-    """What a session takes: cores and memory as in `Free`, `gpus` whole GPUs, or `share`
-    thousandths of one (below 1,000; only where `gpus` is 0)."""
+    """What a session takes: cores, memory and GPUs as in `Free`. `even`: of more than one GPU equal
+    shares, instead of whole ones and at most one share."""
 
     cpu: int
     mem: int
-    gpus: int = 0
-    share: int = 0
+    amount: int = 0
+    even: bool = False
 
-    @property
-    def each(self) -> int:
-        """What it takes of a GPU, in thousandths."""
-        return WHOLE if self.gpus else self.share
+    def each(self, whole: int) -> int:
+        """What it takes of the first of its GPUs, which have `whole` each."""
+        return min(self.amount, whole)
 
-    @property
-    def devices(self) -> int:
-        """Of how many GPUs it takes something."""
-        return self.gpus or (1 if self.share else 0)
+    def devices(self, whole: int) -> int:
+        """Of how many of them it takes something, at least."""
+        return -(-self.amount // whole)
 
 
 Cost = Callable[[Free, Free], float]
 """What it costs to go from the first to the second, by giving the difference away. Lower is
 better; it depends on nothing else."""
+Taken = tuple[tuple[int, int], ...]
+"""Of GPUs: how much was free of each, and how much of that is taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a wish goes: the machine's number, what is free there afterwards, and of the GPUs that
-    it is on what was free before."""
+    """Where a wish goes: the machine's number, what is free there afterwards, and what it takes of
+    which GPUs."""
 
     machine: int
     after: Free
-    taken_from: tuple[int, ...]
+    taken: Taken
 
 
-def ways(free: Free, wish: Wish) -> Iterator[tuple[Free, tuple[int, ...]]]:
-    """What may be free after the wish is granted here, each once, with what was free of the GPUs
-    that it takes. GPUs of which as much is free are alike."""
-    cpu, mem, gpus = free.cpu - wish.cpu, free.mem - wish.mem, free.gpus
-    if cpu < 0 or mem < 0:
+def ways(free: Free, wish: Wish) -> Iterator[tuple[Free, Taken]]:
+    """What may be free after the wish is granted here, each once, with what it takes. GPUs of which
+    as much is free are alike."""
+    if wish.cpu > free.cpu or wish.mem > free.mem:
         return
-    if not wish.devices:
-        yield Free(cpu, mem, gpus), ()
-    elif wish.gpus:
-        rest = len(gpus) - wish.gpus
-        if rest >= 0 and gpus[rest] == WHOLE:
-            yield Free(cpu, mem, (0,) * wish.gpus + gpus[:rest]), gpus[rest:]
+    for taken in _choices(free, wish):
+        left = list(free.gpus)
+        for has, _ in taken:
+            left.remove(has)
+        left += [has - part for has, part in taken]
+        left.sort()
+        cpu, mem = free.cpu - wish.cpu, free.mem - wish.mem
+        yield Free(cpu, mem, tuple(left), free.whole, free.quantum), taken
+
+
+def _choices(free: Free, wish: Wish) -> Iterator[Taken]:
+    gpus, whole, amount = free.gpus, free.whole, wish.amount
+    if not amount:
+        yield ()
+    elif amount <= whole:
+        yield from _shares(gpus, amount)
+    elif wish.even:
+        for count, part in even_parts(amount, whole, free.quantum, len(gpus)):
+            found = list(_windows(gpus, count, part))
+            if found:  # on as few GPUs as can be
+                yield from found
+                return
     else:
-        before = -1
-        for number, has in enumerate(gpus):
-            if has >= wish.share and has != before:
-                before = has
-                left = sorted((*gpus[:number], has - wish.share, *gpus[number + 1 :]))
-                yield Free(cpu, mem, tuple(left)), (has,)
+        count, share = divmod(amount, whole)
+        if len(gpus) >= count and gpus[-count] == whole:
+            wholes = ((whole, whole),) * count
+            if not share:
+                yield wholes
+            for one in _shares(gpus[:-count], share) if share else ():
+                yield wholes + one
+
+
+def _shares(gpus: Sequence[int], amount: int) -> Iterator[Taken]:
+    before = -1
+    for has in gpus[bisect_left(gpus, amount) :]:
+        if has != before:
+            before = has
+            yield ((has, amount),)
+
+
+def _windows(gpus: Sequence[int], count: int, part: int) -> Iterator[Taken]:
+    """`count` GPUs that follow each other, with `part` free on each."""
+    before: tuple[int, ...] = ()
+    for start in range(bisect_left(gpus, part), len(gpus) - count + 1):
+        some = tuple(gpus[start : start + count])
+        if some != before:
+            before = some
+            yield tuple((has, part) for has in some)
 
 
 class Packing:
@@ -94,17 +134,28 @@ class Packing:
         self._changed: list[int] = []  # machines, in the order of their changes
         self._seen: dict[Wish, int] = {}  # of those how many a wish's places take account of
         self._places: dict[Wish, list[tuple[float, int, int, Place]]] = {}
+        self._best_of: dict[tuple[Free, Wish], tuple[float, Free, Taken] | None] = {}
 
-    def find(self, wish: Wish) -> Place | None:
-        """The place that costs least; None where there is none."""
+    def find(self, wish: Wish, but: Collection[int] = ()) -> Place | None:
+        """The place that costs least, on none of the machines in `but`; None where there is
+        none."""
+        if but:
+            others = (n for n in range(len(self.machines)) if n not in but)
+            best = min((one for n in others if (one := self._best(n, wish))), default=None)
+            return best[3] if best else None
         places = self._places.setdefault(wish, [])
         for machine in self._news(wish):
-            best = self._best(machine, wish)
-            if best is not None:
-                heapq.heappush(places, best)
+            found = self._best(machine, wish)
+            if found is not None:
+                heapq.heappush(places, found)
         while places and places[0][2] != self._versions[places[0][1]]:
             heapq.heappop(places)
         return places[0][3] if places else None
+
+    def find_on(self, machine: int, wish: Wish) -> Place | None:
+        """The same on this one machine."""
+        found = self._best(machine, wish)
+        return found[3] if found else None
 
     def take(self, place: Place) -> None:
         """Give away what `find` has found."""
@@ -123,11 +174,23 @@ class Packing:
         return range(len(self.machines)) if seen is None else set(self._changed[seen:])
 
     def _best(self, machine: int, wish: Wish) -> tuple[float, int, int, Place] | None:
-        free, best = self.machines[machine], None
-        for after, taken_from in ways(free, wish):
-            cost = self._cost(free, after)
-            if best is None or cost < best[0]:
-                best = cost, Place(machine, after, taken_from)
+        free = self.machines[machine]
+        if wish.cpu > free.cpu or wish.mem > free.mem:
+            return None
+        key = (free, wish)
+        if key in self._best_of:
+            best = self._best_of[key]
+        else:
+            best = self._best_of[key] = self._cheapest(free, wish)
         if best is None:
             return None
-        return best[0], machine, self._versions[machine], best[1]
+        cost, after, taken = best
+        return cost, machine, self._versions[machine], Place(machine, after, taken)
+
+    def _cheapest(self, free: Free, wish: Wish) -> tuple[float, Free, Taken] | None:
+        best: tuple[float, Free, Taken] | None = None
+        for after, taken in ways(free, wish):
+            cost = self._cost(free, after)
+            if best is None or cost < best[0]:
+                best = cost, after, taken
+        return best

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -14,22 +15,27 @@ from jupyterhub_backendai.scheduling.packing import WHOLE, Cost, Free, Packing, 
 
 LARGEST = Free(16, 16, (WHOLE,) * 4)
 USUAL = fragments.usual_sizes(
-    [Wish(1, 1, 0, 500)] * 5 + [Wish(2, 2, 0, 300)] * 3 + [Wish(4, 4, 1)] * 4 + [Wish(8, 8, 2)]
+    [Wish(1, 1, 500)] * 5
+    + [Wish(2, 2, 300)] * 3
+    + [Wish(4, 4, WHOLE)] * 4
+    + [Wish(8, 8, 2 * WHOLE)]
 )
 COSTS: dict[str, Callable[[], Cost]] = {
     "first": lambda: fragments.first_fit,
     "tightest": lambda: fragments.tightest_fit,
+    "loosest": lambda: fragments.loosest_fit,
     "best": lambda: fragments.best_fit(LARGEST),
     "gradient": lambda: fragments.gradient(USUAL),
     "priced": lambda: fragments.priced_gradient(USUAL, [300, 500], LARGEST),
 }
 
 shares = st.sampled_from([100, 200, 300, 500, 700, 900])
-wishes = st.one_of(
-    st.builds(Wish, st.integers(0, 6), st.integers(0, 6), st.just(0), st.just(0)),
-    st.builds(Wish, st.integers(0, 6), st.integers(0, 6), st.just(0), shares),
-    st.builds(Wish, st.integers(0, 6), st.integers(0, 6), st.integers(1, 3), st.just(0)),
-)
+whole_ones = st.sampled_from([WHOLE, 2 * WHOLE, 3 * WHOLE])
+both = st.builds(lambda whole, share: whole + share, whole_ones, shares)
+wishes = st.builds(
+    Wish, st.integers(0, 6), st.integers(0, 6), st.one_of(st.just(0), shares, whole_ones, both),
+    st.booleans(),
+)  # fmt: skip
 machines = st.builds(
     lambda cpu, mem, gpus: Free(cpu, mem, tuple(sorted(gpus))),
     st.integers(0, 16), st.integers(0, 16),
@@ -41,18 +47,39 @@ machines = st.builds(
 def test_what_is_given_was_free(free: Free, wish: Wish) -> None:
     found = list(ways(free, wish))
     assert len({after for after, _ in found}) == len(found)
-    for after, taken_from in found:
+    for after, taken in found:
         assert after.cpu == free.cpu - wish.cpu >= 0
         assert after.mem == free.mem - wish.mem >= 0
         assert list(after.gpus) == sorted(after.gpus)
         assert min(after.gpus, default=0) >= 0
-        assert len(taken_from) == wish.devices
         rest = list(free.gpus)
-        for has in taken_from:
+        for has, _ in taken:
             rest.remove(has)  # it was there
-        assert sorted([*rest, *(has - wish.each for has in taken_from)]) == list(after.gpus)
-    fits = sum(has >= wish.each for has in free.gpus) >= wish.devices
-    assert bool(found) == (fits and wish.cpu <= free.cpu and wish.mem <= free.mem)
+        assert sorted([*rest, *(has - part for has, part in taken)]) == list(after.gpus)
+        # All of it, never a little less; and no scraps of several GPUs.
+        parts = [part for _, part in taken]
+        assert sum(parts) == wish.amount
+        if wish.even and wish.amount > WHOLE:
+            assert len(set(parts)) == 1
+        else:
+            assert sum(part != WHOLE for part in parts) <= 1
+    enough = wish.cpu <= free.cpu and wish.mem <= free.mem
+    assert bool(found) == (enough and _possible(free.gpus, wish))
+
+
+def _possible(gpus: Sequence[int], wish: Wish) -> bool:
+    """Whether the amount fits, by trying all choices of GPUs."""
+    if wish.even and wish.amount > WHOLE:
+        counts = [n for n in range(1, len(gpus) + 1) if wish.amount % n == 0]
+        parts = [[wish.amount // n] * n for n in counts if wish.amount // n <= WHOLE]
+    else:
+        count, share = divmod(wish.amount, WHOLE)
+        parts = [[WHOLE] * count + ([share] if share else [])]
+    return any(
+        all(has >= part for has, part in zip(some, asked, strict=True))
+        for asked in parts
+        for some in itertools.permutations(gpus, len(asked))
+    )
 
 
 @pytest.mark.parametrize("name", COSTS)
@@ -85,13 +112,13 @@ def test_a_share_fills_a_gpu_that_is_in_use_already() -> None:
     packing = Packing(
         [Free(16, 16, (WHOLE, WHOLE)), Free(16, 16, (500, WHOLE))], COSTS["tightest"]()
     )
-    place = packing.find(Wish(1, 1, 0, 500))
+    place = packing.find(Wish(1, 1, 500))
     assert place is not None
-    assert (place.machine, place.taken_from) == (1, (500,))
+    assert (place.machine, place.taken) == (1, ((500, 500),))
 
 
 def test_what_counts_as_a_fragment() -> None:
-    usual = [Usual(Wish(2, 2, 0, 500), 0.5), Usual(Wish(4, 4, 1), 0.5)]
+    usual = [Usual(Wish(2, 2, 500), 0.5), Usual(Wish(4, 4, WHOLE), 0.5)]
     measure = Fragments(usual)
     # Of 300 + 1000 the half cannot use 300, and the whole cannot either.
     assert measure.of(Free(4, 4, (300, WHOLE))) == 300
@@ -101,14 +128,14 @@ def test_what_counts_as_a_fragment() -> None:
 
 
 def test_usual_sizes_leave_out_what_is_rare_and_what_takes_no_gpu() -> None:
-    often, rare, none = Wish(1, 1, 0, 500), Wish(1, 1, 0, 70), Wish(9, 9)
+    often, rare, none = Wish(1, 1, 500), Wish(1, 1, 70), Wish(9, 9)
     found = fragments.usual_sizes([often] * 99 + [rare] + [none] * 50)
     assert found == [Usual(often, 1.0)]
     assert fragments.popular_shares([often] * 99 + [rare] + [none] * 50) == [500]
 
 
 def test_prices_are_what_the_rest_of_a_gpu_is_good_for() -> None:
-    worth = prices([320, 470, 650, 810])
+    worth = prices((320, 470, 650, 810))
     told = {
         room: round(worth[room]) for room in (190, 320, 350, 470, 530, 650, 800, 810, 940, 1000)
     }
@@ -120,7 +147,7 @@ def test_prices_are_what_the_rest_of_a_gpu_is_good_for() -> None:
 
 @given(st.lists(st.integers(1, WHOLE - 1), min_size=1, max_size=6))
 def test_no_gpu_is_worth_more_than_one(shares: list[int]) -> None:
-    worth = prices(shares)
+    worth = prices(tuple(shares))
     assert worth[WHOLE] == WHOLE
     assert all(here <= there for here, there in zip(worth, worth[1:], strict=False))
     assert worth[0] == 0
