@@ -32,8 +32,8 @@ from jupyterhub_backendai.model.steps import Step
 from jupyterhub_backendai.service.table import CALLS, Call
 from jupyterhub_backendai.site import rules
 
-AMOUNTS = "amounts: `cpu`, `mem`, `shm`, `fgpu`"
-TOTAL = "amounts: `cpu`, `mem`, `fgpu` (shared memory is a part of memory)"
+AMOUNTS = "amounts: `cpu`, `mem`, `shm`, `fgpu`, `gpu`, `mig`"
+TOTAL = "amounts: `cpu`, `mem`, `fgpu`, `gpu`, `mig` (shared memory is a part of memory)"
 EVERYBODY = "everybody, where neither `users` nor `groups` is there"
 
 # What each key of a dict is; (words, default in words or None for the one in the code).
@@ -66,7 +66,10 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "cpu": "cores",
         "mem": "memory",
         "shm": ("shared memory, at most `mem`", "by the size of memory"),
-        "fgpu": "shares of a GPU (GPUs come with a later version)",
+        "fgpu": "shares of a GPU; of GPUs a preset has one kind",
+        "gpu": "whole GPUs",
+        "mig": "MIG devices",
+        "mig_profile": ("which MIG devices, such as `1g.10gb`", "the only ones there are"),
         "resource_group": ("the one group that it is for", "all groups"),
     },
     ResourceGroup: {
@@ -81,6 +84,10 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "what it waits for",
         "selection": '`"concentrated"`: machines are filled one after the other; `"dispersed"`: '
         "the one with the most room is next",
+        "gpu_spread": 'more than one GPU is `"packed"`: whole GPUs and at most one share; or '
+        '`"even"`: equal shares, and what cannot be divided so is refused',
+        "gpu_placement": '`"tightest"`: a session goes where least of a GPU is left; '
+        '`"fragments"`: where what is left serves others best',
         "pending_timeout": "seconds after which a session is taken out of line; 0 is never. "
         "`queue_timeout` holds besides",
         "per_session": (f"the most that one session may have; {AMOUNTS}", "no limit"),
@@ -131,6 +138,8 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "mem": ('memory: `"4g"`, `"4GiB"`, `"512m"`, or a number of bytes', "not said"),
         "shm": ("shared memory, written the same way; a part of `mem`", "not said"),
         "fgpu": ("shares of a GPU, to three decimals: `0.5`", "not said"),
+        "gpu": ("whole GPUs: `1`", "not said"),
+        "mig": ("MIG devices, of any profile: `1`", "not said"),
     },
 }  # fmt: skip
 

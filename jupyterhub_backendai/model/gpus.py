@@ -7,6 +7,7 @@ share, of a GPU, of a MIG device.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .catalog import Bytes, Fgpu, Model
+from .catalog import Bytes, Fgpu, Model, Spread
 from .slots import GIB, MIB
 
 Hold = Literal["hard", "soft", "none"]
@@ -73,6 +74,8 @@ class GpuRule(Model):
             raise ValueError("a share has its size by shares_per_gpu or by unit, not by both")
         if not self.shared and self.provider != "auto":
             raise ValueError("provider is of shares: say shares_per_gpu or unit, too")
+        if self.shares_per_gpu is not None and self.shares_per_gpu * 1000 % self.quantum:
+            raise ValueError("shares_per_gpu must be a multiple of quantum: else some is lost")
         return self
 
     @property
@@ -183,9 +186,6 @@ def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:
     return max(together.values(), default=0)
 
 
-Spread = Literal["packed", "even"]
-
-
 def split(
     amount: int, capacity: int, quantum: int, spread: Spread, count: int
 ) -> tuple[int, ...] | None:
@@ -202,8 +202,8 @@ def split(
         return ()
     least = -(-amount // full)
     if spread == "even":
-        devices = (n for n in range(least, count + 1) if amount % (n * quantum) == 0)
-        return next(((amount // n,) * n for n in devices), None)
+        ways = even_parts(amount, full, quantum, count)
+        return next(((part,) * number for number, part in ways), None)
     return (*(full,) * (least - 1), amount - full * (least - 1))
 
 
@@ -221,3 +221,32 @@ def nearest(
     above = (n for n in range(start + quantum, most + 1, quantum) if n > amount and fits(n))
     found = (next(below, None), next(above, None))
     return tuple(n for n in found if n is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Devices of one machine that are alike: a session may have several of them."""
+
+    capacity: int
+    quantum: int
+    count: int
+
+    @property
+    def most(self) -> int:
+        """The most that one session could have of them."""
+        return (self.capacity - self.capacity % self.quantum) * self.count
+
+    def gives(self, amount: int, spread: Spread) -> bool:
+        """Whether just this amount could be had of them, if nothing else were there."""
+        return split(amount, self.capacity, self.quantum, spread, self.count) is not None
+
+    def nearest(self, amount: int, spread: Spread) -> tuple[int, ...]:
+        """The next smaller and the next larger amount that could be had of them."""
+        return nearest(amount, self.capacity, self.quantum, spread, self.count)
+
+
+def pools(kind: GpuKind, devices: Iterable[GpuDevice]) -> list[Pool]:
+    """What one machine's devices of a kind make together; those that are not available now too,
+    since they can be waited for."""
+    alike = Counter((d.type, d.capacity, d.quantum) for d in devices if kind.admits(d))
+    return [Pool(capacity, quantum, count) for (_, capacity, quantum), count in alike.items()]

@@ -50,9 +50,10 @@ def judge(group: dict[str, Any], amounts: dict[str, int], agent: str) -> str:
     place = group if agent == "auto" else agents[0]
 
     def within(room: dict[str, int]) -> bool:
-        return all(amounts[slot] <= room[slot] for slot in SLOT_NAMES)
+        return all(amounts.get(slot, 0) <= room[slot] for slot in SLOT_NAMES)
 
-    over = [str(b["code"]) for b in place["bounds"] if amounts[b["slot"]] > b["over"]][:1]
+    over = [str(b["code"]) for b in place["bounds"] if amounts.get(b["slot"], 0) > b["over"]]
+    over = over[:1]
     known = [a for a in agents if any(a["capacity"].values())]
     if over != ["never"] and known and not any(within(a["capacity"]) for a in known):
         return str(place["apart"]["code"])
