@@ -28,7 +28,7 @@ HELP = (
 
 
 def held(enforcement: Enforcement, verified: bool) -> str:
-    """How hard a share of a GPU is held, in words a student understands."""
+    """How hard a share of a GPU is held, in words that a student understands."""
     parts = [
         f"Memory: {_MEMORY[enforcement.memory]}",
         f"Computing time: {_COMPUTE[enforcement.compute]}",
@@ -76,7 +76,10 @@ def short(uuid: str) -> str:
 
 
 def means(part: Granted) -> str:
-    """What an amount is, wherever it is: `8 GB of GPU memory, 10 % of a GPU's computing time`."""
-    facts = [f"{format_bytes(part.memory)} of GPU memory"] if part.memory else []
-    facts.append(f"{part.percent} % of the computing time")
-    return f"{amount_of(part.slot, part.amount)}: {', '.join(facts)} of one {part.name}"
+    """What an amount on one device is: `0.5 FGPU: 4.5 GB of GPU memory, 10 % of the computing time
+    of an NVIDIA L40S`; empty where nothing is known."""
+    if not part.memory:
+        return ""
+    what = f"{amount_of(part.slot, part.amount, part.profile)}: {format_bytes(part.memory)}"
+    time = f", {part.percent} % of the computing time" if part.slot == "fgpu" else ""
+    return f"{what} of GPU memory{time} ({part.name})"

@@ -128,8 +128,8 @@ def test_the_page_judges_as_the_server_does(
 def test_no_gpu_is_offered_or_granted_where_there_is_none(options: dict[str, Any]) -> None:
     view, _ = shown()
     default, lab = view["resource_groups"]
-    assert (default["has_fgpu"], default["limits"]["fgpu"]["most"]) == (False, 0)
-    assert (lab["has_fgpu"], lab["limits"]["fgpu"]["most"]) == (True, 3000)
+    assert (bool(default["gpus"]), default["limits"]["fgpu"]["most"]) == (False, 0)
+    assert (bool(lab["gpus"]), lab["limits"]["fgpu"]["most"]) == (True, 3000)
     with pytest.raises(RequestError) as caught:
         resolve({"resource_group": "default", **options}, CONTEXT)
     (error,) = caught.value.errors

@@ -43,7 +43,7 @@ def test_a_preset_with_fgpu_is_for_groups_that_have_some() -> None:
         for name, group in groups.items()
         for preset in group["presets"]
     }
-    assert {name: group["has_fgpu"] for name, group in groups.items()} == {
+    assert {name: bool(group["gpus"]) for name, group in groups.items()} == {
         "cpu": False, "gpu": True,
     }  # fmt: skip
     assert {place: verdict["code"] for place, verdict in told.items()} == {
