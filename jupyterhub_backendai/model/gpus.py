@@ -166,6 +166,11 @@ class Granted(BaseModel):
     enforcement: Enforcement
     verified: bool = False
 
+    @property
+    def simulated(self) -> bool:
+        """Whether there is no such GPU."""
+        return self.provider == "simulated"
+
 
 def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator[tuple[int, int]]:
     """How `amount` may be divided into equal shares of up to `count` GPUs of `capacity` each: the
