@@ -8,7 +8,7 @@ session's share is done by the Hub's process; the service only reads what was no
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from traitlets.log import get_logger
 
 from ..engine.base import AgentStatus, EngineError
 from ..engine.docker import DockerHost
+from ..gpu import Usage
 from ..gpu.errors import GpuError
 from ..gpu.machine import Gpus
 from ..gpu.offers import simulated
@@ -109,6 +110,10 @@ class SiteGpus:
             await self._gpus.restore(sessions)
         except GpuError as error:
             self.log.error("GPUs of sessions could not all be put right: %s", error)
+
+    async def usage(self, containers: Collection[str]) -> Usage:
+        """What is used of this machine's GPUs now, and by which of these containers."""
+        return await self._gpus.usage(containers)
 
     async def close(self) -> None:
         """Lets the driver go."""

@@ -353,6 +353,11 @@ class Store(ServiceCalls):
         with self._db.query() as db:
             return queries.kernels(db, session_id)
 
+    def live_containers(self) -> list[str]:
+        """Ids of the containers of sessions that are not over."""
+        with self._db.query() as db:
+            return queries.live_containers(db)
+
     def history(self, session_id: str) -> list[HistoryEntry]:
         """What was tried for a session, newest first."""
         with self._db.query() as db:
