@@ -144,7 +144,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "shm": ("shared memory, written the same way; a part of `mem`", "not said"),
         "fgpu": ("shares of a GPU, to three decimals: `0.5`", "not said"),
         "gpu": ("whole GPUs: `1`", "not said"),
-        "mig": ("MIG devices: `1`", "not said"),
+        "mig": ("MIG devices, of any profile: `1`", "not said"),
     },
     GpuRule: {
         "model": "a pattern of the driver's name: `*` is anything",

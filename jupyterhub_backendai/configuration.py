@@ -68,7 +68,9 @@ class BackendAI(LoggingConfigurable):
         help=dedent(
             """
             Offer these named amounts of resources: `name`, `cpu` (cores), `mem`, and as needed
-            `shm`, `fgpu`, `description`, and `resource_group` for a preset of one group only.
+            `shm`, `description`, and `resource_group` for a preset of one group only. Of GPUs it
+            has one kind: `fgpu` (shares), `gpu` (whole GPUs), or `mig` (MIG devices) with
+            `mig_profile`.
             The first that fits an environment and the user's limits is the default. Example::
 
                 c.BackendAI.presets = [
@@ -89,7 +91,10 @@ class BackendAI(LoggingConfigurable):
             may pass a larger one that waits; `"strict"`: none passes), `max_bypass` (seconds after
             which a waiting session is passed no more), `pending_timeout` (seconds; 0 is never),
             `selection` (`"concentrated"` or `"dispersed"`), `per_session` (the most that one
-            session may have), `choose_agent`. Example::
+            session may have), `choose_agent`, `gpu_spread` (more than one GPU is whole GPUs and at
+            most one share, `"packed"`, or equal shares, `"even"`), `gpu_placement` (a session goes
+            where least of a GPU is left, `"tightest"`, or where what is left serves others best,
+            `"fragments"`). Example::
 
                 c.BackendAI.resource_groups = [
                     {"name": "default"},

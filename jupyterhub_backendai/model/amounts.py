@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
+from . import gpu_words
 from .catalog import Amounts, Environment, Preset, ResourceGroup, Version
-from .errors import FieldError, Kind, shown
-from .request import AgentFacts, Context
-from .slots import GIB, MAX_AMOUNT, MIB, SLOT_NAMES, Slots, format_bytes, format_slot
-from .spec import SessionSpec
+from .errors import Kind, shown
+from .gpu_rules import GpuChecks, least_gpus, most_of_machine
+from .slots import GIB, GPU_SLOTS, MAX_AMOUNT, MIB, SLOT_NAMES, Slots, format_bytes, format_slot
 
 SMALL_SHM, LARGE_SHM = 64 * MIB, 1 * GIB
 LEAST_CPU = 10  # thousandths of a core; the kernel gives out no smaller share of time
@@ -31,57 +32,64 @@ def auto_shm(mem: int, minimum: int) -> int:
 
 
 def least_amounts(minimum: Amounts, label: str) -> list[tuple[str, int, str]]:
-    """By slot the least that a session may have, and the sentence for less."""
+    """By slot the least that a session may have, and the sentence for less; of GPUs see
+    `least_gpus`."""
     found = []
-    for name, own in (("cpu", LEAST_CPU), ("mem", LEAST_MEM), ("fgpu", 0)):
+    for name, own in (("cpu", LEAST_CPU), ("mem", LEAST_MEM)):
         needed = getattr(minimum, name) or 0
         who, least = (label, needed) if needed > own else ("A session", own)
         found.append((name, least, f"{who} needs at least {format_slot(name, least)}."))
     return found
 
 
-class Checks:
-    """What has been read of a request, and the errors noted so far."""
-
-    def __init__(self, spec: SessionSpec, errors: list[FieldError], context: Context) -> None:
-        self.spec, self.errors, self.context = spec, errors, context
-        self.policy = context.policy
-        self.unread = frozenset(error.field for error in errors)
-        self.project_name: str | None = None
-
-    def readable(self, field: str) -> bool:
-        """Whether what was written for `field` could be read; else its default stands there."""
-        return not any(field == bad or field.startswith(f"{bad}.") for bad in self.unread)
-
-    def fail(self, field: str, code: str, message: str, kind: Kind = Kind.INVALID) -> None:
-        # A default in place of what could not be read is nothing to complain about.
-        if self.readable(field):
-            self.errors.append(FieldError(field, code, message, kind))
-
-    def forbid(self, field: str, code: str, message: str) -> None:
-        self.fail(field, code, message, Kind.FORBIDDEN)
+def too_little(slots: Slots, minimum: Amounts, label: str) -> list[tuple[str, str]]:
+    """Slots of which there is less than `label` needs, with the sentence that says so."""
+    found = []
+    for name, least, sentence in least_amounts(minimum, label):
+        if getattr(slots, name) < least:
+            found.append((name, sentence))
+    needed = least_gpus(minimum, label)
+    if slots.gpu_slot is None:  # one of those would do: say so once
+        found += [(name, sentence) for name, _, sentence in needed[:1]]
+    else:
+        found += [
+            (name, sentence)
+            for name, least, sentence in needed
+            if name == slots.gpu_slot and getattr(slots, name) < least
+        ]
+    return found
 
 
-class AmountChecks(Checks):
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """How much a session gets: `shm` in bytes, `mig_profile` of its MIG devices."""
+
+    preset: Preset | None
+    slots: Slots
+    shm: int
+    mig_profile: str | None
+
+
+class AmountChecks(GpuChecks):
     """The part of a request that is amounts."""
 
     def amounts(
         self, environment: Environment | None, version: Version | None, group: ResourceGroup | None
-    ) -> tuple[Preset | None, Slots, int]:
-        """Preset, slots and shared memory (bytes), within every bound that can be told now."""
+    ) -> Chosen:
+        """Preset and amounts, within every bound that can be told now."""
         minimum = environment.minimum if environment else Amounts()
         preset = self.preset(minimum, group)
         asked = self.spec.resources
         base = preset.slots if preset else self.without_preset(minimum, group)
-        slots = Slots(
-            base.cpu if asked.cpu is None else asked.cpu,
-            base.mem if asked.mem is None else asked.mem,
-            base.fgpu if asked.fgpu is None else asked.fgpu,
-        )
+        cpu = base.cpu if asked.cpu is None else asked.cpu
+        mem = base.mem if asked.mem is None else asked.mem
+        slots = self.with_gpus(replace(base, cpu=cpu, mem=mem))
+        profile = self.mig_profile(slots, preset, group)
         if preset is not None or (self.spec.preset is None and self.readable("preset")):
             self.check_least(slots, minimum, environment)
-            self.check_most(slots, group)
-        return preset, slots, self.shm(slots.mem, minimum, preset, version, group)
+            self.check_most(slots, profile, group)
+        shm = self.shm(slots.mem, minimum, preset, version, group)
+        return Chosen(preset, slots, shm, profile)
 
     def without_preset(self, minimum: Amounts, group: ResourceGroup | None) -> Slots:
         """Where no preset is chosen: what the environment needs, else a core and 1 GB, or as much
@@ -92,7 +100,8 @@ class AmountChecks(Checks):
             bounds = [bound(name) for bound, _, _ in self.bounds(group)]
             return max(least, min([least or usual, *(most for most in bounds if most is not None)]))
 
-        return Slots(amount("cpu", 1000), amount("mem", GIB), amount("fgpu", 0))
+        gpus = self.usual_gpus(minimum, group)
+        return replace(Slots(amount("cpu", 1000), amount("mem", GIB)), **gpus)
 
     def shm(
         self,
@@ -140,40 +149,35 @@ class AmountChecks(Checks):
 
     def preset_fits(self, preset: Preset, minimum: Amounts, group: ResourceGroup | None) -> bool:
         """Whether this preset could ever be granted to this user for this environment."""
-        if any(amount < (getattr(minimum, name) or 0) for name, amount in preset.slots):
-            return False
+        return not too_little(preset.slots, minimum, "") and not self.preset_problem(preset, group)
+
+    def preset_problem(self, preset: Preset, group: ResourceGroup | None) -> str:
+        """Why this preset can never be granted to this user; empty where it can."""
+        profile = None
+        if preset.mig:
+            profile, problem = self.profile(preset.mig_profile, group)
+            if problem:
+                return problem
         limits = [self.policy.per_session.shm, group.per_session.shm if group else None]
-        if any(most is not None and (preset.shm or 0) > most for most in limits):
-            return False
-        return not self.too_much(preset.slots, group)
+        for most in limits:
+            if most is not None and (preset.shm or 0) > most:
+                return f"The limit for shared memory is {format_bytes(most)}."
+        return next((e[2] for e in self.too_much(preset.slots, profile, group)), "")
 
     def check_least(self, slots: Slots, minimum: Amounts, environment: Environment | None) -> None:
         label = environment.label if environment else "This image"
-        for name, least, sentence in least_amounts(minimum, label):
-            if getattr(slots, name) < least:
-                self.fail(f"resources.{name}", "too_little", sentence)
+        for name, sentence in too_little(slots, minimum, label):
+            self.fail(f"resources.{name}", "too_little", sentence)
 
-    def check_most(self, slots: Slots, group: ResourceGroup | None) -> None:
+    def check_most(self, slots: Slots, profile: str | None, group: ResourceGroup | None) -> None:
         whole = not any(field.startswith("resources") for field in self.unread)
-        for name, message, kind in self.too_much(slots, group):
+        for name, code, message, kind in self.too_much(slots, profile, group):
             if name or whole:
-                self.fail(f"resources.{name}" if name else "resources", "too_much", message, kind)
+                self.fail(f"resources.{name}" if name else "resources", code, message, kind)
 
-    def agents(self, group: ResourceGroup | None) -> list[AgentFacts]:
-        """The agents that the session may be placed on."""
-        return [
-            agent
-            for agent in self.context.agents
-            if group is not None and agent.group == group.name
-            if self.spec.agent in {"auto", agent.name}
-        ]
-
-    def machines(self, group: ResourceGroup | None) -> list[Slots]:
-        """What they have. An agent that never answered has nothing that could be compared."""
-        return [a.capacity for a in self.agents(group) if a.capacity != Slots()]
-
-    def bounds(self, group: ResourceGroup | None) -> list[Bound]:
-        """All that bounds each slot of one session, whatever else runs now."""
+    def bounds(self, group: ResourceGroup | None, profile: str | None = None) -> list[Bound]:
+        """All that bounds each slot of one session, whatever else runs now; MIG devices are those
+        of a profile."""
 
         def of(amounts: Amounts) -> Callable[[str], int | None]:
             return lambda name: getattr(amounts, name)
@@ -189,51 +193,86 @@ class AmountChecks(Checks):
         if group is not None:
             sentence = f"The limit of {group.name} for one session is {{most}}."
             found.append((of(group.per_session), sentence, Kind.FORBIDDEN))
+        return found + self.no_gpus(group) + self.largest(profile, group)
+
+    def no_gpus(self, group: ResourceGroup | None) -> list[Bound]:
+        """That there is nothing of a slot of GPUs, where no machine has any."""
         machines = self.machines(group)
         # Where none of them ever answered nobody knows: then it waits.
-        known = bool(machines) or not self.agents(group)
-        if group is not None and known and not any(machine.fgpu for machine in machines):
-            where = group.name if self.spec.agent == "auto" else self.spec.agent
+        if group is None or (not machines and self.agents(group)):
+            return []
+        where = group.name if self.spec.agent == "auto" else self.spec.agent
+        there = self.kinds(group)
+        missing = set(GPU_SLOTS) - {kind.slot for kind in there}
+        found: list[Bound] = []
+        for slot in GPU_SLOTS:
             sentence = f"{where} has no GPUs."
-            found.append((lambda name: 0 if name == "fgpu" else None, sentence, Kind.INVALID))
-        if group is not None and machines:
-            which = f"the largest machine of {group.name}"
-            if self.spec.agent != "auto":
-                which = self.spec.agent
-            found.append(
-                (
-                    lambda name: max(getattr(machine, name) for machine in machines),
-                    f"Never fits: {which} has {{most}}.",
-                    Kind.INVALID,
+            if there:
+                has = gpu_words.kinds(there)
+                sentence = f"{where} has no {gpu_words.TITLES[slot]}. It has {has}."
+            if slot in missing:
+                found.append(
+                    (lambda name, slot=slot: 0 if name == slot else None, sentence, Kind.INVALID)  # type: ignore[misc]
                 )
-            )
         return found
 
-    def most(self, group: ResourceGroup | None) -> list[tuple[str, int, str, Kind]]:
+    def largest(self, profile: str | None, group: ResourceGroup | None) -> list[Bound]:
+        """What the largest machine has; of GPUs what one session could have of them there."""
+        machines = self.machines(group)
+        if group is None or not machines:
+            return []
+        which = f"the largest machine of {group.name}"
+        if self.spec.agent != "auto":
+            which = self.spec.agent
+
+        def has(name: str) -> int:
+            return max(int(getattr(machine.capacity, name)) for machine in machines)
+
+        def most(name: str) -> int:
+            return max(most_of_machine(machine, name, profile) for machine in machines)
+
+        return [
+            (has, f"Never fits: {which} has {{most}}.", Kind.INVALID),
+            (most, f"Never fits: {which} has {{most}} of one type.", Kind.INVALID),
+        ]
+
+    def most(
+        self, group: ResourceGroup | None, profile: str | None = None
+    ) -> list[tuple[str, int, str, Kind]]:
         """Every end there is: the slot, the most of it, the sentence for more, what that means."""
         found = []
+        bounds = self.bounds(group, profile)
         for name in SLOT_NAMES:
-            for bound, sentence, kind in self.bounds(group):
+            for bound, sentence, kind in bounds:
                 if (most := bound(name)) is None:
                     continue
-                sentence = sentence.replace("{most}", format_slot(name, most))
-                found.append((name, most, sentence, kind))
+                told = gpu_words.amount_of(name, most, profile if name == "mig" else None)
+                found.append((name, most, sentence.replace("{most}", told), kind))
         return found
 
-    def too_much(self, slots: Slots, group: ResourceGroup | None) -> list[tuple[str, str, Kind]]:
-        """Slots that can never be granted, with a sentence that says what would be; a slot `""`
-        where each fits a machine and all together fit none."""
-        found: list[tuple[str, str, Kind]] = []
-        most = self.most(group)
+    def too_much(
+        self, slots: Slots, profile: str | None, group: ResourceGroup | None
+    ) -> list[tuple[str, str, str, Kind]]:
+        """Slots that can never be granted, each with a code and a sentence that says what would be;
+        a slot `""` where each fits a machine and all together fit none."""
+        found: list[tuple[str, str, str, Kind]] = []
+        most = self.most(group, profile)
         for name, amount in slots:
             over = (e for e in most if e[0] == name and amount > e[1])
             if first := next(over, None):
-                found.append((name, *first[2:]))
+                found.append((name, "too_much", *first[2:]))
+            elif name == slots.gpu_slot and (why := self.steps_problem(slots, profile, group)):
+                found.append((name, "not_in_steps", why, Kind.INVALID))
         machines = self.machines(group)
-        if not found and machines and not any(slots.fits(machine) for machine in machines):
-            all_of_it = ", ".join(format_slot(name, amount) for name, amount in slots if amount)
-            sentence = f"Never fits: no machine has {all_of_it} together."
-            found.append(("", sentence, Kind.INVALID))
+        fits = any(self.holds(machine, slots, profile, group) for machine in machines)
+        if machines and not found and not fits:
+            parts = [
+                gpu_words.amount_of(name, amount, profile if name == "mig" else None)
+                for name, amount in slots
+                if amount
+            ]
+            sentence = f"Never fits: no machine has {', '.join(parts)} together."
+            found.append(("", "too_much", sentence, Kind.INVALID))
         return found
 
 

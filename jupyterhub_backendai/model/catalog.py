@@ -43,6 +43,7 @@ def _parsed(parse: Any) -> BeforeValidator:
     return BeforeValidator(run)
 
 
+Spread = Literal["packed", "even"]  # of an amount of GPUs over several of them
 Cpu = Annotated[int, _parsed(parse_cpu), THOUSANDTHS]
 Bytes = Annotated[int, _parsed(parse_bytes), SIZE]
 Fgpu = Annotated[int, _parsed(parse_fgpu), THOUSANDTHS]
@@ -172,7 +173,10 @@ class Preset(Model):
 class ResourceGroup(Model):
     """A set of agents that some users may launch on, and how its queue works.
 
-    `max_bypass` and `pending_timeout` are seconds; `pending_timeout` 0 is no limit.
+    `max_bypass` and `pending_timeout` are seconds; `pending_timeout` 0 is no limit. `gpu_spread`:
+    more than one GPU is whole GPUs and at most one share (`packed`) or equal shares (`even`).
+    `gpu_placement`: a session goes where least is left on the GPU, or where the GPUs that are left
+    are of most use to others (`fragments`).
     """
 
     name: NameStr
@@ -184,7 +188,7 @@ class ResourceGroup(Model):
     max_bypass: float = Field(default=900, ge=0)
     selection: Literal["concentrated", "dispersed"] = "concentrated"
     pending_timeout: float = Field(default=0, ge=0)
-    gpu_spread: Literal["packed", "even"] = "packed"
+    gpu_spread: Spread = "packed"
     gpu_placement: Literal["tightest", "fragments"] = "tightest"
     per_session: Amounts = Amounts()
     choose_agent: bool = True

@@ -7,6 +7,7 @@ share, of a GPU, of a MIG device.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .catalog import Bytes, Fgpu, Model
+from .catalog import Bytes, Fgpu, Model, Spread
 from .slots import GIB, MIB, GpuSlot, Slots
 
 Hold = Literal["hard", "soft", "none"]
@@ -169,6 +170,11 @@ class Granted(BaseModel):
     enforcement: Enforcement
     verified: bool = False
 
+    @property
+    def simulated(self) -> bool:
+        """Whether there is no such GPU."""
+        return self.provider == "simulated"
+
 
 def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator[tuple[int, int]]:
     """How `amount` may be divided into equal shares of up to `count` GPUs of `capacity` each: the
@@ -196,3 +202,69 @@ def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:
         if device.available and kind.admits(device):
             together[device.type] = together.get(device.type, 0) + device.capacity
     return max(together.values(), default=0)
+
+
+def split(
+    amount: int, capacity: int, quantum: int, spread: Spread, count: int
+) -> tuple[int, ...] | None:
+    """How much of each device a session gets that has `amount` of `count` devices which are alike.
+
+    All in thousandths; the parts add up to `amount`, each is a multiple of `quantum` and none is
+    more than `capacity`. `packed`: as many full devices as there are in it, and the rest of one
+    more. `even`: the same of each, of as few as can be. None where it cannot be had so.
+    """
+    full = capacity - capacity % quantum
+    if amount < 0 or amount % quantum or amount > full * count:
+        return None
+    if amount == 0:
+        return ()
+    least = -(-amount // full)
+    if spread == "even":
+        ways = even_parts(amount, full, quantum, count)
+        return next(((part,) * number for number, part in ways), None)
+    return (*(full,) * (least - 1), amount - full * (least - 1))
+
+
+def nearest(
+    amount: int, capacity: int, quantum: int, spread: Spread, count: int
+) -> tuple[int, ...]:
+    """The next smaller and the next larger amount, more than nothing, that can be had so."""
+
+    def fits(other: int) -> bool:
+        return split(other, capacity, quantum, spread, count) is not None
+
+    most = (capacity - capacity % quantum) * count
+    start = min(max(amount, 0), most) // quantum * quantum
+    below = (n for n in range(start, 0, -quantum) if n < amount and fits(n))
+    above = (n for n in range(start + quantum, most + 1, quantum) if n > amount and fits(n))
+    found = (next(below, None), next(above, None))
+    return tuple(n for n in found if n is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Devices of one machine that are alike: a session may have several of them."""
+
+    capacity: int
+    quantum: int
+    count: int
+
+    @property
+    def most(self) -> int:
+        """The most that one session could have of them."""
+        return (self.capacity - self.capacity % self.quantum) * self.count
+
+    def gives(self, amount: int, spread: Spread) -> bool:
+        """Whether just this amount could be had of them, if nothing else were there."""
+        return split(amount, self.capacity, self.quantum, spread, self.count) is not None
+
+    def nearest(self, amount: int, spread: Spread) -> tuple[int, ...]:
+        """The next smaller and the next larger amount that could be had of them."""
+        return nearest(amount, self.capacity, self.quantum, spread, self.count)
+
+
+def pools(kind: GpuKind, devices: Iterable[GpuDevice]) -> list[Pool]:
+    """What one machine's devices of a kind make together; those that are not available now too,
+    since they can be waited for."""
+    alike = Counter((d.type, d.capacity, d.quantum) for d in devices if kind.admits(d))
+    return [Pool(capacity, quantum, count) for (_, capacity, quantum), count in alike.items()]

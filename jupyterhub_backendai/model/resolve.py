@@ -44,7 +44,8 @@ class _Resolution(BatchChecks):
         environment, version, image = self.image()
         group = self.group()
         agent = self.agent(group)
-        preset, slots, shm = self.amounts(environment, version, group)
+        chosen = self.amounts(environment, version, group)
+        preset, slots = chosen.preset, chosen.slots
         mounts = self.mounts()
         ports = self.ports(environment)
         work, start = self.work(), self.start()
@@ -52,8 +53,11 @@ class _Resolution(BatchChecks):
         if self.errors:
             raise RequestError(self.errors)
         threads = max(1, -(-slots.cpu // 1000))
+        asked = self.spec.resources
         changed = preset is not None and (
-            slots != preset.slots or (self.spec.resources.shm not in (None, preset.shm))
+            slots != preset.slots
+            or asked.shm not in (None, preset.shm)
+            or asked.mig_profile not in (None, preset.mig_profile)
         )
         return SessionRequest(
             name=self.spec.name,
@@ -68,10 +72,11 @@ class _Resolution(BatchChecks):
             preset_changed=changed,
             cpu=slots.cpu,
             mem=slots.mem,
-            shm=shm,
+            shm=chosen.shm,
             fgpu=slots.fgpu,
             gpu=slots.gpu,
             mig=slots.mig,
+            mig_profile=chosen.mig_profile,
             omp_threads=self.spec.threads.omp or threads,
             openblas_threads=self.spec.threads.openblas or threads,
             mounts=mounts,

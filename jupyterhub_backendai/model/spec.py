@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from .catalog import Bytes, Cpu, Fgpu
+from .catalog import Bytes, Cpu, Devices, Fgpu
 from .errors import FieldError, Problem, shown
 from .moments import check_moment, parse_span
 from .rules import (
@@ -86,6 +86,7 @@ def _span(value: Any) -> object:
 Whole = Annotated[int, BeforeValidator(_not_bool), OR_TEXT]
 # The bound is on the text inside: on the optional whole it would be applied to None too.
 Text = Annotated[Annotated[str, Field(max_length=255)] | None, NOT_EMPTY]
+Profile = Annotated[Annotated[str, Field(max_length=64)] | None, NOT_EMPTY]
 Name = Annotated[str | None, _by(check_session_name)]
 Image = Annotated[str | None, _by(check_image)]
 Start = Annotated[str | None, _by(check_moment), MOMENT]
@@ -100,12 +101,16 @@ class _Part(BaseModel):
 
 
 class Resources(_Part):
-    """Amounts that override single slots of the preset: cores, bytes, bytes, shares."""
+    """Amounts that override single slots of the preset: cores, bytes, bytes; and of GPUs one kind:
+    shares, whole GPUs, or MIG devices of a profile. One kind takes the place of the preset's."""
 
     cpu: Annotated[Cpu | None, NOT_EMPTY] = None
     mem: Annotated[Bytes | None, NOT_EMPTY] = None
     shm: Annotated[Bytes | None, NOT_EMPTY] = None
     fgpu: Annotated[Fgpu | None, NOT_EMPTY] = None
+    gpu: Annotated[Devices | None, NOT_EMPTY] = None
+    mig: Annotated[Devices | None, NOT_EMPTY] = None
+    mig_profile: Profile = None
 
 
 class Cluster(_Part):

@@ -128,7 +128,7 @@ def pools_of(agent: Agent, taken: Mapping[Uuid, int]) -> list[Pool]:
     amounts are known has one GPU of all of it for each slot."""
     pools: dict[tuple[object, ...], Pool] = {}
     for device in agent.devices or _amounts_alone(agent):
-        key = (device.slot, device.profile, device.type)
+        key = (device.slot, device.profile, device.type, device.quantum)
         pool = pools.get(key)
         if pool is None:
             pool = pools[key] = Pool(

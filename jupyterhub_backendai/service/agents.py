@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from pydantic import Field, StrictBool
 
-from ..model.slots import Slots
+from ..model.gpu_words import amount_of, held, short
+from ..model.gpus import Enforcement, GpuDevice
+from ..model.slots import Slots, format_thousandths
 from ..scheduling.snapshot import Holding
 from ..store import AgentState
 from .schemas import Part
@@ -33,16 +35,67 @@ def loads(agents: Sequence[AgentState], holdings: Sequence[Holding]) -> dict[str
 
 
 class AgentAmounts(Part):
-    """Amounts of an agent: thousandths of cores, bytes, thousandths of a GPU share."""
+    """Amounts of an agent: thousandths of cores, bytes, thousandths of a GPU share, of a whole GPU,
+    of a MIG device."""
 
     cpu: int
     mem: int
     fgpu: int
+    gpu: int
+    mig: int
 
     @classmethod
     def of(cls, slots: Slots) -> AgentAmounts:
         """These amounts."""
         return cls(**slots.as_dict())
+
+
+class DeviceRow(Part):
+    """A GPU or a MIG device that sessions are given."""
+
+    uuid: str
+    name: str = Field(description="The driver's name of the GPU.")
+    slot: str
+    profile: str | None
+    capacity: int = Field(description="Thousandths of the slot's unit.")
+    free: int | None = Field(description="What nobody holds of it; null where that is not known.")
+    memory: int = Field(description="Bytes that may be given out.")
+    provider: str = Field(description="What divides it.")
+    enforcement: Enforcement
+    verified: bool = Field(description="Whether the enforcement was shown on such a device.")
+    label: str = Field(description="The enforcement in words.")
+    available: bool
+    reason: str = Field(description="Why it is not available.")
+    simulated: bool = Field(description="There is no such GPU.")
+
+    @classmethod
+    def of(cls, device: GpuDevice, free: int | None = None) -> DeviceRow:
+        """The row of a device of which so much is free."""
+        own = {name: value for name, value in device if name in cls.model_fields}
+        label = held(device.enforcement, device.verified)
+        return cls(**own, free=free, label=label, simulated=device.simulated)
+
+    @property
+    def amount(self) -> str:
+        """What it has, and what of it is free, as a person reads it."""
+        has = amount_of(self.slot, self.capacity, self.profile)
+        return has if self.free is None else f"{format_thousandths(self.free)} of {has} free"
+
+    @property
+    def short(self) -> str:
+        """As much of its UUID as tells it from others."""
+        return short(self.uuid)
+
+
+def device_rows(
+    devices: Sequence[GpuDevice], free: Mapping[str, int] | None = None
+) -> list[DeviceRow]:
+    """The rows of an agent's devices. `free`: by UUID what nobody holds; a device that is not in
+    it is free as a whole. None: not known."""
+    return [
+        DeviceRow.of(device, None if free is None else free.get(device.uuid, device.capacity))
+        for device in devices
+    ]
 
 
 class AgentRow(Part):
@@ -59,10 +112,17 @@ class AgentRow(Part):
     capacity: AgentAmounts
     used: AgentAmounts
     sessions: int = Field(description="How many hold something there.")
+    devices: list[DeviceRow] = Field(description="Its GPUs and MIG devices.")
 
     @classmethod
-    def of(cls, agent: AgentState, load: Load) -> AgentRow:
-        """The row of an agent with this load."""
+    def of(
+        cls,
+        agent: AgentState,
+        load: Load,
+        devices: Sequence[GpuDevice] = (),
+        free: Mapping[str, int] | None = None,
+    ) -> AgentRow:
+        """The row of an agent with this load; `free` as in `device_rows`."""
         same = (
             "name", "available", "reason", "seen_at", "schedulable", "drained_at", "drained_by",
         )  # fmt: skip
@@ -72,6 +132,7 @@ class AgentRow(Part):
             capacity=AgentAmounts.of(agent.capacity),
             used=AgentAmounts.of(load.used),
             sessions=len(load.sessions),
+            devices=device_rows(devices, free),
         )
 
 

@@ -1,6 +1,7 @@
 """What the API takes and gives, as pydantic models; the OpenAPI schema is made from them.
 
-Amounts are as everywhere: cpu and fgpu in thousandths, mem and shm in bytes. Times are in UTC.
+Amounts are as everywhere: cpu, fgpu, gpu and mig in thousandths, mem and shm in bytes. Times are
+in UTC.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from ..model.errors import Problem
+from ..model.gpu_words import held
+from ..model.gpus import Enforcement, Granted
 from ..model.rules import check_session_name, check_title
 from ..model.secrets import blanked
 from ..model.slots import Slots
@@ -63,12 +66,16 @@ class Health(Part):
 
 
 class Amounts(Part):
-    """Resource slots: thousandths of cores, bytes, bytes, thousandths of a GPU share."""
+    """Resource slots: thousandths of cores, bytes, bytes, thousandths of a GPU share, of a whole
+    GPU, of a MIG device."""
 
     cpu: int
     mem: int
     shm: int
     fgpu: int
+    gpu: int
+    mig: int
+    mig_profile: str | None = Field(description="Which MIG devices.")
 
 
 class SessionRow(Part):
@@ -158,10 +165,35 @@ class BatchRow(Part):
     started_at: datetime | None
 
 
+class GrantedRow(Part):
+    """What a session has of one GPU or MIG device, as it was when it was granted."""
+
+    uuid: str
+    name: str = Field(description="The driver's name of the GPU.")
+    slot: str
+    profile: str | None
+    amount: int = Field(description="Thousandths of the slot's unit.")
+    capacity: int = Field(description="What the device has in all.")
+    memory: int = Field(description="Bytes of GPU memory.")
+    percent: int = Field(description="Of the computing time.")
+    provider: str
+    enforcement: Enforcement
+    verified: bool = Field(description="Whether the enforcement was shown on such a device.")
+    label: str = Field(description="The enforcement in words.")
+    simulated: bool = Field(description="There is no such GPU.")
+
+    @classmethod
+    def of(cls, part: Granted) -> GrantedRow:
+        """The row of a part of what was granted."""
+        label = held(part.enforcement, part.verified)
+        return cls(**dict(part), label=label, simulated=part.simulated)
+
+
 class SessionDetail(SessionRow):
     """All there is to say about a session."""
 
     preset: str | None
+    gpus: list[GrantedRow] = Field(description="What it has of which GPUs, once it has its place.")
     mounts: list[MountRow]
     preopen_ports: list[int]
     batch: BatchRow | None = Field(
@@ -189,9 +221,10 @@ class SessionDetail(SessionRow):
         may_start_at: datetime | None,
         *,
         readable: bool,
+        granted: Sequence[Granted] = (),
     ) -> SessionDetail:
         """A session with what belongs to it; unless it is `readable`, without what it was told to
-        do."""
+        do. `granted`: what it has of which GPUs."""
         request = session.request
         asked = session.asked if readable else None
         batch = None
@@ -204,6 +237,7 @@ class SessionDetail(SessionRow):
         return cls(
             **_row(session),
             preset=request.preset,
+            gpus=[GrantedRow.of(part) for part in granted],
             mounts=[
                 MountRow(folder=m.folder, target=m.target, permission=m.permission)
                 for m in request.mounts
@@ -367,9 +401,9 @@ class Outlook(Part):
     starts_in: float | None = Field(description="Seconds; null where nobody can know.")
 
 
-def amounts(slots: Slots, shm: int) -> Amounts:
-    """Slots with the shared memory that is part of them."""
-    return Amounts(cpu=slots.cpu, mem=slots.mem, shm=shm, fgpu=slots.fgpu)
+def amounts(slots: Slots, shm: int, mig_profile: str | None = None) -> Amounts:
+    """Slots with the shared memory that is part of them, and which MIG devices they are of."""
+    return Amounts(**slots.as_dict(), shm=shm, mig_profile=mig_profile)
 
 
 def _row(session: Session) -> dict[str, Any]:
@@ -382,7 +416,8 @@ def _row(session: Session) -> dict[str, Any]:
     row: dict[str, Any] = {name: getattr(session, name) for name in same}
     row.update(
         environment=request.environment, version=request.version, image=request.image,
-        resources=amounts(request.slots, request.shm), starts_at=session.not_before,
+        resources=amounts(request.slots, request.shm, request.mig_profile),
+        starts_at=session.not_before,
         etag=etag(session.version),
     )  # fmt: skip
     return row

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..model.spec import Resources
 from .form_rules import LINK_FIELDS, LINK_PREFIXES
 
+RESOURCES = tuple(Resources.model_fields)
 Form = Mapping[str, Sequence[Any]]
 
 
@@ -49,12 +51,9 @@ def spec_from_form(form: Form) -> dict[str, Any]:
     if spec.get("image"):
         spec.pop("environment", None)
         spec.pop("version", None)
-    resources = {
-        "cpu": _first(form, "cpu"),
-        "mem": _gigabytes(_first(form, "mem")),
-        "shm": _gigabytes(_first(form, "shm")),
-        "fgpu": _first(form, "fgpu"),
-    }
+    resources = {name: _first(form, name) for name in RESOURCES}
+    for name in ("mem", "shm"):
+        resources[name] = _gigabytes(resources[name])
     spec["resources"] = {key: value for key, value in resources.items() if value}
     threads = {"omp": _first(form, "omp"), "openblas": _first(form, "openblas")}
     spec["threads"] = {key: value for key, value in threads.items() if value}

@@ -1,24 +1,27 @@
 """What one user may choose now, as plain JSON: the options form and `GET api/options` show it.
 
-Amounts are raw integers: cpu and fgpu in thousandths, mem and shm in bytes.
+Amounts are raw integers: cpu, fgpu, gpu and mig in thousandths, mem and shm in bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ..model import gpu_words
 from ..model.catalog import Catalog, Environment, Preset, ResourceGroup
 from ..model.errors import RequestError
+from ..model.gpus import GpuKind
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.rules import HOME
 from ..model.slots import SLOT_NAMES, Limits, Slots, format_bytes, format_thousandths
 from ..scheduling.queue import verdicts
 from ..scheduling.snapshot import Agent, Pending, Snapshot
 from . import form_rules
+from .gpus import FreeOf, GroupGpus
 
 if TYPE_CHECKING:
     from .runtime import Site
@@ -41,18 +44,19 @@ def environment_name(request: SessionRequest, catalog: Catalog) -> str:
     return name
 
 
-def amounts(slots: Slots) -> str:
-    """Cores, memory and FGPU in a line."""
+def amounts(slots: Slots, mig_profile: str | None = None) -> str:
+    """Cores, memory and GPUs in a line."""
     cores = f"{format_thousandths(slots.cpu)} {'core' if slots.cpu == 1000 else 'cores'}"
     parts = [cores, format_bytes(slots.mem)]
-    if slots.fgpu:
-        parts.append(f"{format_thousandths(slots.fgpu)} FGPU")
+    if (slot := slots.gpu_slot) is not None:
+        profile = mig_profile if slot == "mig" else None
+        parts.append(gpu_words.amount_of(slot, getattr(slots, slot), profile))
     return ", ".join(parts)
 
 
 def summary(request: SessionRequest, catalog: Catalog) -> str:
     """A request in a line: what a person recognises it by."""
-    parts = [environment_name(request, catalog), amounts(request.slots)]
+    parts = [environment_name(request, catalog), amounts(request.slots, request.mig_profile)]
     folders = [mount.folder for mount in request.mounts if not mount.folder.startswith(".")]
     if folders:
         parts.append(f"folder {folders[0]}" if len(folders) == 1 else f"{len(folders)} folders")
@@ -64,6 +68,7 @@ class _View:
     context: Context
     snapshot: Snapshot
     folders_enabled: bool
+    free_of: FreeOf | None = None  # device by device; None where that is not known
 
     def as_dict(self) -> dict[str, Any]:
         context, policy = self.context, self.context.policy
@@ -112,6 +117,9 @@ class _View:
         left = self.left()
         never = form_rules.ends(self.context, group)
         choose = policy.choose_agent and group.choose_agent and len(agents) > 1
+        facts = [a for a in self.context.agents if a.group == group.name]
+        gpus = GroupGpus(group, facts, free, self.free_of)
+        presets = self.context.catalog.presets_of(group.name)
 
         def agent(row: Agent) -> dict[str, Any]:
             told = {
@@ -121,10 +129,13 @@ class _View:
                 "capacity": row.capacity.as_dict(),
                 "free": free.get(row.name, Slots()).as_dict(),
             }
+            best = gpus.best(row.name)
+            if best:
+                told["gpus"] = {kind.profile or kind.slot: amount for kind, amount in best}
             if choose:
                 own = form_rules.ends(self.context, group, row.name)
                 rest = [free[row.name]] if row.name in free else []
-                told |= form_rules.judged(own, left, rest, waiting, label, row.name)
+                told |= form_rules.judged(own, left, rest, waiting, label, row.name, best)
             return told
 
         return {
@@ -137,10 +148,10 @@ class _View:
             "capacity": capacity.as_dict(),
             "free": sum(free.values(), Slots()).as_dict(),
             "limits": self.limits(group, never, list(free.values())),
-            "has_fgpu": any(a.capacity.fgpu for a in agents),
-            "presets": [self.preset(p, group) for p in self.context.catalog.presets_of(group.name)],
+            "gpus": gpus.told(_ends_of(gpus.kinds, never), left, presets),
+            "presets": [self.preset(p, group) for p in presets],
             "usual": form_rules.usual(self.context, group),
-            **form_rules.judged(never, left, list(free.values()), waiting, label),
+            **form_rules.judged(never, left, list(free.values()), waiting, label, gpus=gpus.best()),
         }
 
     def left(self) -> dict[str, int | None]:
@@ -156,7 +167,7 @@ class _View:
         policy, left = self.context.policy, self.left()
         limits: dict[str, dict[str, Any]] = {
             name: {
-                "most": min((end["over"] for end in never if end["slot"] == name), default=0),
+                "most": _end_of(name, None, never),
                 "left": left[name],
                 "free": max((getattr(f, name) for f in free), default=0),
             }
@@ -172,14 +183,17 @@ class _View:
         return limits
 
     def preset(self, preset: Preset, group: ResourceGroup) -> dict[str, Any]:
+        verdict = self.verdicts[group.name, preset.slots]
+        never = form_rules.never_fits(self.context, group, preset)
+        if never and verdict["code"] != "never":
+            verdict = {"code": "never", "text": never, "ahead": 0}
         return {
             "name": preset.name,
             "description": preset.description,
-            "cpu": preset.cpu,
-            "mem": preset.mem,
+            **preset.slots.as_dict(),
+            "mig_profile": preset.mig_profile,
             "shm": preset.shm,
-            "fgpu": preset.fgpu,
-            "verdict": self.verdicts[group.name, preset.slots],
+            "verdict": verdict,
         }
 
     def default(self) -> dict[str, Any]:
@@ -242,6 +256,15 @@ class _View:
             **self.snapshot.project_limits,
         }
         return replace(self.snapshot, owner_limits=owners, project_limits=projects)
+
+
+def _end_of(slot: str, profile: str | None, never: Iterable[Mapping[str, Any]]) -> int:
+    ends = (e for e in never if e["slot"] == slot and e.get("profile") in {None, profile})
+    return min((int(end["over"]) for end in ends), default=0)
+
+
+def _ends_of(kinds: Iterable[GpuKind], never: Sequence[Mapping[str, Any]]) -> dict[GpuKind, int]:
+    return {kind: _end_of(kind.slot, kind.profile, never) for kind in kinds}
 
 
 def _environment(environment: Environment) -> dict[str, Any]:

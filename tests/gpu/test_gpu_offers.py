@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -148,6 +148,7 @@ def test_what_is_offered_can_be_granted(
     if shares:  # a step goes into a GPU a whole number of times
         quantum = next(step for step in range(quantum, 0, -1) if not shares * 1000 % step)
     size = {"shares_per_gpu": shares} if shares else {"unit": {"mem": mebibytes * MIB}}
+    assume(shares is None or shares * 1000 % quantum == 0)
     rule = GpuRule.model_validate({**size, "quantum": f"{quantum / 1000:.3f}"})
     device = replace(
         PLAIN,

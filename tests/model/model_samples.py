@@ -15,6 +15,7 @@ from jupyterhub_backendai.model.catalog import (
     Version,
 )
 from jupyterhub_backendai.model.errors import FieldError, RequestError
+from jupyterhub_backendai.model.gpus import GpuDevice
 from jupyterhub_backendai.model.policy import Policies, Policy, Quota
 from jupyterhub_backendai.model.resolve import (
     AgentFacts,
@@ -23,7 +24,7 @@ from jupyterhub_backendai.model.resolve import (
     SessionRequest,
     resolve,
 )
-from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.model.slots import GIB, GPU_SLOTS, Slots
 
 TORCH_29, TORCH_28 = "registry.example.org/torch:2.9", "registry.example.org/torch:2.8"
 
@@ -113,6 +114,46 @@ def places(options: object, of: Context = ALICE) -> list[tuple[str, str]]:
     return sorted((e.field, e.code) for e in refused(options, of).errors)
 
 
+def shared(uuid: str, **changes: Any) -> GpuDevice:
+    """A GPU of five shares, in steps of 0.1."""
+    given: dict[str, Any] = {
+        "name": "NVIDIA L40S", "slot": "fgpu", "capacity": 5000, "quantum": 100,
+        "memory": 45 * GIB, "provider": "memory",
+    }  # fmt: skip
+    return GpuDevice(uuid=uuid, **{**given, **changes})
+
+
+def whole(uuid: str, **changes: Any) -> GpuDevice:
+    """A GPU that is given as a whole."""
+    given: dict[str, Any] = {"name": "NVIDIA H100", "slot": "gpu", "memory": 80 * GIB}
+    return GpuDevice(uuid=uuid, **{**given, **changes})
+
+
+def mig(uuid: str, profile: str = "1g.10gb", **changes: Any) -> GpuDevice:
+    """A MIG device."""
+    given: dict[str, Any] = {"name": "NVIDIA H100", "slot": "mig", "provider": "mig"}
+    return GpuDevice(uuid=uuid, profile=profile, **{**given, **changes})
+
+
+def machine(name: str, *devices: GpuDevice, group: str = "lab", **slots: Any) -> AgentFacts:
+    """An agent with these devices."""
+    sums = {slot: sum(d.capacity for d in devices if d.slot == slot) for slot in GPU_SLOTS}
+    return AgentFacts(
+        name, group, Slots(**{"cpu": 32_000, "mem": 128 * GIB, **slots}, **sums), devices
+    )
+
+
+# A lab with two GPUs in shares, and one machine with two whole ones and MIG devices of two sizes.
+GPU_AGENTS = (
+    machine("shares", shared("GPU-a"), shared("GPU-b")),
+    machine(
+        "h100", whole("GPU-c"), whole("GPU-d"), mig("MIG-1"), mig("MIG-2"), mig("MIG-3", "3g.40gb")
+    ),
+    AgentFacts("wide", "default", Slots(32_000, 16 * GIB)),
+)
+
 POLICIES_WITH_QUOTA = Policies(
     default=DEFAULT, projects={"vision": Quota(total={"cpu": 3}, max_sessions=4)}
 )
+
+WITH_GPUS = context(agents=GPU_AGENTS)

@@ -17,11 +17,13 @@ from model_samples import (
     FOLDERS,
     POLICIES_WITH_QUOTA,
     TORCH_28,
+    WITH_GPUS,
     context,
 )
 
 from jupyterhub_backendai.model import rules
 from jupyterhub_backendai.model.errors import RequestError
+from jupyterhub_backendai.model.gpus import GpuKind, pools
 from jupyterhub_backendai.model.policy import Policy
 from jupyterhub_backendai.model.resolve import Context, KnownSession, SessionRequest, resolve
 from jupyterhub_backendai.model.sizes import MAX_ERRORS, MAX_PARTS, MAX_TEXT, size_error
@@ -30,7 +32,7 @@ LENIENT = context(Policy(manual_image=True, max_preopen_ports=100), agents=(), f
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=timezone.utc)
 EARLIER = KnownSession("a" * 32, "earlier", "batch", False, False)
 SERVED = context(service=True, now=NOW, sessions={"earlier": EARLIER})
-CONTEXTS = [ALICE, LENIENT, context(policies=POLICIES_WITH_QUOTA), SERVED]
+CONTEXTS = [ALICE, LENIENT, context(policies=POLICIES_WITH_QUOTA), SERVED, WITH_GPUS]
 
 VALID: dict[str, Any] = {
     "name": "train1", "type": "interactive", "environment": "pytorch", "version": "2.9",
@@ -51,12 +53,13 @@ WORDS = [
     "", " ", "auto", "default", "lab", "private", "python", "pytorch", "secret", "2.8", "small",
     "medium", "huge", "gpu", "data", "models", "papers", ".config", "vision/data", "..", "../x",
     "/", "/data", "rw", "ro", "batch", "alice", "bob", "vision", "taken", "4g", "0.1", "1e9", "-1",
-    "NaN", "8080", "8000:9000", "2026-12-01T09:00:00Z", "2h", "earlier", TORCH_28, "deadbeef",
-    "{username}", "%s",
+    "NaN", "1g.10gb", "8080", "8000:9000", "2026-12-01T09:00:00Z", "2h", "earlier", TORCH_28,
+    "deadbeef", "{username}", "%s",
     "\x00", "\ud800", "\n", "a" * 70, "９", "<script>", "true", "null",
 ]  # fmt: skip
 KEYS = [
-    *VALID, "cpu", "mem", "shm", "fgpu", "folder", "path", "permission", "create", "mode", "size",
+    *VALID, "cpu", "mem", "shm", "fgpu", "gpu", "mig", "mig_profile", "folder", "path",
+    "permission", "create", "mode", "size",
     "omp", "openblas", "command", "starts_at", "timeout", "value", "HOME", "__class__",
 ]  # fmt: skip
 
@@ -169,9 +172,14 @@ def check_grant(session: SessionRequest, of: Context) -> None:
     assert session.cpu >= 10
     assert session.mem >= 64 * 2**20
     assert 0 < session.shm <= session.mem
-    assert session.fgpu >= 0
-    machines = [a.capacity for a in of.agents if a.group == session.resource_group]
-    assert not machines or any(session.slots.fits(machine) for machine in machines)
+    assert sum(1 for amount in (session.fgpu, session.gpu, session.mig) if amount) <= 1
+    machines = [a for a in of.agents if a.group == session.resource_group]
+    assert not machines or any(session.slots.fits(machine.capacity) for machine in machines)
+    if session.slots.gpu_slot and any(machine.devices for machine in machines):
+        kind = GpuKind(session.slots.gpu_slot, session.mig_profile)  # type: ignore[arg-type]
+        amount = getattr(session, kind.slot)
+        there = [pool for machine in machines for pool in pools(kind, machine.devices)]
+        assert any(pool.gives(amount, "packed") for pool in there)
     assert session.openblas_threads >= 1
     assert session.omp_threads >= 1
     assert len(set(session.preopen_ports)) == len(session.preopen_ports)
@@ -253,7 +261,8 @@ def test_a_grant_asked_for_again_by_its_own_words_is_the_same(options: Any) -> N
         "env": found.env, "resource_group": found.resource_group, "agent": found.agent,
         "preset": found.preset, "priority": found.priority,
         "resources": {
-            "cpu": found.cpu / 1000, "mem": found.mem, "shm": found.shm, "fgpu": found.fgpu / 1000
+            "cpu": found.cpu / 1000, "mem": found.mem, "shm": found.shm,
+            "fgpu": found.fgpu / 1000, "gpu": found.gpu / 1000, "mig": found.mig / 1000,
         },
         "threads": {"omp": found.omp_threads, "openblas": found.openblas_threads},
         "mounts": [

@@ -15,6 +15,7 @@ VALIDATOR = Draft202012Validator(SCHEMA)
 FIELDS = [
     *SessionSpec.model_fields,
     "resources.cpu", "resources.mem", "resources.shm", "resources.fgpu", "resources.gpu",
+    "resources.mig", "resources.mig_profile", "resources.tpu",
     "cluster.mode", "cluster.size", "threads.omp", "threads.openblas",
     "mounts.folder", "mounts.path", "mounts.permission", "mounts.create",
     "batch.command", "batch.starts_at", "batch.timeout", "env.VALUE", "other",

@@ -47,8 +47,9 @@ async def test_an_agent_is_drained_and_takes_sessions_again(service: Running) ->
     assert agent == {
         "name": "local", "resource_group": "default", "available": True, "reason": "",
         "schedulable": True, "drained_at": None, "drained_by": None, "sessions": 1,
-        "capacity": {"cpu": 4000, "mem": 8 * GIB, "fgpu": 0},
-        "used": {"cpu": 1000, "mem": GIB, "fgpu": 0},
+        "capacity": {"cpu": 4000, "mem": 8 * GIB, "fgpu": 0, "gpu": 0, "mig": 0},
+        "used": {"cpu": 1000, "mem": GIB, "fgpu": 0, "gpu": 0, "mig": 0},
+        "devices": [],
     }  # fmt: skip
 
     site = service.service.parts.site
@@ -72,7 +73,7 @@ async def test_an_agent_is_drained_and_takes_sessions_again(service: Running) ->
     options = await service.call("GET", "api/options", "bob")
     (choice,) = options.json["resource_groups"][0]["agents"]
     assert (choice["available"], choice["schedulable"]) == (True, False)
-    assert choice["free"] == {"cpu": 0, "mem": 0, "fgpu": 0}
+    assert choice["free"] == {"cpu": 0, "mem": 0, "fgpu": 0, "gpu": 0, "mig": 0}
 
     service.report_agent(cpu=4, gib=8)
     assert (await one(service))["drained_by"] == "admin", "no report changes it"

@@ -21,7 +21,8 @@ from jupyterhub_backendai.site.form_rules import LINK_FIELDS
 UNTOUCHED = {
     "type": ["interactive"], "name": [""], "project": [""], "environment": ["pytorch"],
     "version.pytorch": ["2.9"], "version.python": ["3.11"], "image": [""], "resource_group": [""],
-    "agent": [""], "preset": [""], "cpu": [""], "mem": [""], "shm": [""], "fgpu": [""],
+    "agent": [""], "preset": [""], "cpu": [""], "mem": [""], "shm": [""], "fgpu": [""], "gpu": [""],
+    "mig": [""], "mig_profile": [""],
     "omp": [""], "openblas": [""], "ports": [""], "env_name": ["", ""], "env_value": ["", ""],
     "new_folder": [""], "mount_path.data": [""], "mount_permission.data": ["rw"],
 }  # fmt: skip
@@ -127,7 +128,8 @@ def test_whatever_a_form_brings_becomes_something_to_judge(form: dict[str, list[
 LINK = {
     "name": ["train1"], "environment": ["pytorch"], "version.pytorch": ["2.9"], "version": ["2"],
     "resource_group": ["lab"], "preset": ["small"], "cpu": ["2"], "mem": ["4"], "shm": ["1"],
-    "fgpu": ["1"], "project": ["vision"], "ports": ["8080"], "mount": ["data"],
+    "fgpu": ["1"], "gpu": ["1"], "mig": ["1"], "mig_profile": ["1g.10gb"],
+    "project": ["vision"], "ports": ["8080"], "mount": ["data"],
     "mount_path.data": ["in"],
 }  # fmt: skip
 

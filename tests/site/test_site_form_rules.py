@@ -50,9 +50,10 @@ def judge(group: dict[str, Any], amounts: dict[str, int], agent: str) -> str:
     place = group if agent == "auto" else agents[0]
 
     def within(room: dict[str, int]) -> bool:
-        return all(amounts[slot] <= room[slot] for slot in SLOT_NAMES)
+        return all(amounts.get(slot, 0) <= room[slot] for slot in SLOT_NAMES)
 
-    over = [str(b["code"]) for b in place["bounds"] if amounts[b["slot"]] > b["over"]][:1]
+    over = [str(b["code"]) for b in place["bounds"] if amounts.get(b["slot"], 0) > b["over"]]
+    over = over[:1]
     known = [a for a in agents if any(a["capacity"].values())]
     if over != ["never"] and known and not any(within(a["capacity"]) for a in known):
         return str(place["apart"]["code"])
@@ -135,8 +136,8 @@ def test_nothing_is_told_that_never_decides() -> None:
 def test_no_gpu_is_offered_or_granted_where_there_is_none(options: dict[str, Any]) -> None:
     view, _ = shown()
     default, lab = view["resource_groups"]
-    assert (default["has_fgpu"], default["limits"]["fgpu"]["most"]) == (False, 0)
-    assert (lab["has_fgpu"], lab["limits"]["fgpu"]["most"]) == (True, 3000)
+    assert (bool(default["gpus"]), default["limits"]["fgpu"]["most"]) == (False, 0)
+    assert (bool(lab["gpus"]), lab["limits"]["fgpu"]["most"]) == (True, 3000)
     with pytest.raises(RequestError) as caught:
         resolve({"resource_group": "default", **options}, CONTEXT)
     (error,) = caught.value.errors

@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from jupyterhub_backendai.model.catalog import Catalog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
+from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice, split
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import AgentFacts, Context
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.scheduling.snapshot import Agent, Snapshot
+from jupyterhub_backendai.site.gpus import most_now
 from jupyterhub_backendai.site.options import _View
 
 CATALOG = Catalog(
@@ -43,7 +48,7 @@ def test_a_preset_with_fgpu_is_for_groups_that_have_some() -> None:
         for name, group in groups.items()
         for preset in group["presets"]
     }
-    assert {name: group["has_fgpu"] for name, group in groups.items()} == {
+    assert {name: bool(group["gpus"]) for name, group in groups.items()} == {
         "cpu": False, "gpu": True,
     }  # fmt: skip
     assert {place: verdict["code"] for place, verdict in told.items()} == {
@@ -70,3 +75,101 @@ def test_an_agent_that_is_drained_is_told_and_not_counted() -> None:
     (verdict,) = (p["verdict"] for p in alone["presets"] if p["name"] == "plain")
     assert verdict["code"] == "waits"
     assert "the admin is draining its machine" in verdict["text"]
+
+
+def device(uuid: str, slot: Any = "fgpu", **changes: Any) -> GpuDevice:
+    """A device of five shares, or of one."""
+    given: dict[str, Any] = {
+        "name": "NVIDIA L40S", "slot": slot, "memory": 45 * GIB, "provider": "memory",
+    }  # fmt: skip
+    if slot == "fgpu":
+        given |= {"capacity": 5000, "quantum": 100}
+    return GpuDevice(uuid=uuid, **{**given, **changes})
+
+
+def with_devices(
+    *devices: GpuDevice, free: dict[str, int] | None = None, **changes: Any
+) -> dict[str, Any]:
+    """The group `gpu` of a site whose one agent there has these devices."""
+    sums = {
+        slot: sum(d.capacity for d in devices if d.slot == slot) for slot in ("fgpu", "gpu", "mig")
+    }
+    agents = (AGENTS[0], Agent("g1", "gpu", Slots(4000, 8 * GIB, **sums)))
+    catalog = CATALOG.model_copy(
+        update={
+            "resource_groups": (ResourceGroup(name="cpu"), ResourceGroup(name="gpu", **changes))
+        }
+    )
+    context = Context(
+        "alice", frozenset(), False, catalog, Policies(),
+        agents=(
+            AgentFacts("c1", "cpu", AGENTS[0].capacity),
+            AgentFacts("g1", "gpu", agents[1].capacity, devices),
+        ),
+    )  # fmt: skip
+    known = None if free is None else {"g1": free}
+    snapshot = Snapshot(0.0, [], agents, [], {}, {}, {})
+    found = _View(context, snapshot, True, known).as_dict()["resource_groups"][1]
+    assert isinstance(found, dict)
+    return found
+
+
+def test_each_kind_of_gpus_is_told_with_its_steps_and_what_is_free() -> None:
+    found = with_devices(
+        device("GPU-a"), device("GPU-b", enforcement=Enforcement(memory="hard"), verified=True),
+        device("MIG-1", "mig", profile="1g.10gb", provider="simulated"),
+        free={"GPU-a": 1250},
+    )  # fmt: skip
+    shares, part = found["gpus"]
+    assert (shares["slot"], shares["quantum"], shares["capacity"]) == ("fgpu", 100, 10_000)
+    assert (shares["free"], shares["largest_free"]) == (6250, 5000)
+    assert shares["limits"] == {"most": 10_000, "left": None, "free": 6200}, "in steps"
+    assert shares["enforcement"]["memory"] == "none", "what one can rely on whichever one gets"
+    assert (shares["verified"], shares["simulated"], shares["providers"]) == (
+        False,
+        False,
+        ["memory"],
+    )
+    assert shares["means"] == {
+        "500": "0.5 FGPU: 4.5 GB of GPU memory, 10 % of the computing time (NVIDIA L40S).",
+        "1000": "1 FGPU: 9 GB of GPU memory, 20 % of the computing time (NVIDIA L40S).",
+    }
+    assert [one["count"] for one in shares["types"]] == [1, 1]
+    assert (part["slot"], part["profile"], part["simulated"]) == ("mig", "1g.10gb", True)
+    (agent,) = found["agents"]
+    assert agent["gpus"] == {"fgpu": 6200, "1g.10gb": 1000}
+
+
+def test_what_is_free_on_each_gpu_may_not_be_known() -> None:
+    (shares,) = with_devices(device("GPU-a"))["gpus"]
+    assert (shares["free"], shares["largest_free"], shares["limits"]["free"]) == (5000, None, 5000)
+
+
+def test_what_is_not_available_is_not_free_and_can_be_waited_for() -> None:
+    away = device("GPU-b", available=False, reason="It has errors.")
+    (shares,) = with_devices(device("GPU-a"), away, free={})["gpus"]
+    assert (shares["free"], shares["limits"]) == (
+        5000, {"most": 10_000, "left": None, "free": 5000},
+    )  # fmt: skip
+
+
+def test_a_preset_between_two_steps_never_fits_there() -> None:
+    found = with_devices(device("GPU-a", quantum=1000))
+    (verdict,) = (p["verdict"] for p in found["presets"] if p["name"] == "share")
+    assert verdict == {
+        "code": "never", "text": "FGPU here comes in steps of 1: ask for 1.", "ahead": 0,
+    }  # fmt: skip
+
+
+@given(
+    st.lists(st.integers(0, 10).map(lambda n: n * 100), max_size=5),
+    st.sampled_from(["packed", "even"]),
+)
+def test_the_most_that_can_be_had_now_can_be_had(free: list[int], spread: Any) -> None:
+    best = most_now(free, 1000, spread)
+    parts = split(best, 1000, 100, spread, len(free)) if spread == "packed" else None
+    rest = sorted(free, reverse=True)
+    if parts is not None:
+        assert all(part <= has for part, has in zip(parts, rest, strict=False)) or best == 0
+    for number in range(1, len(free) + 1):
+        assert best >= (rest[number - 1] * number if spread == "even" else rest[0])

@@ -16,7 +16,7 @@ from ...model.slots import SLOT_NAMES
 from ...model.status import Status
 from ...site.clock import utcnow
 from ...store import AgentState, Filter, Session
-from ..agents import Load, loads
+from ..agents import DeviceRow, Load, loads
 from ..auth import DELETE, READ, START
 from ..base import Refused
 from ..owners import EVERYBODY
@@ -49,6 +49,7 @@ class AgentView:
     load: Load
     sessions: list[Session]
     last: bool  # whether no other of its group takes sessions
+    devices: Sequence[DeviceRow] = ()
 
     @property
     def left(self) -> int:

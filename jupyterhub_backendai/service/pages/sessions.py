@@ -36,7 +36,10 @@ _COLUMNS = {  # by state: title, class, what it is sorted by
 }
 _STATES = {"live": LIVE, "over": FINAL}
 _WAITS = frozenset({Status.PENDING})
-_SLOTS = {"cpu": "CPU", "mem": "Memory", "fgpu": "GPU"}
+_SLOTS = {  # what a bar is called, and its unit
+    "cpu": ("CPU", " cores"), "mem": ("Memory", ""), "fgpu": ("GPU", " FGPU"),
+    "gpu": ("GPU", " whole GPUs"), "mig": ("GPU", " MIG devices"),
+}  # fmt: skip
 
 
 class ListQuery(ListSettings):
@@ -148,9 +151,9 @@ def slot_bar(name: str, used: int, most: int, rest: str) -> dict[str, Any]:
     """A bar of one slot, and how much of it is not in use; `rest` is the word for that."""
     left = max(0, most - used)
     told = format_bytes if name == "mem" else format_thousandths
-    unit = {"cpu": " cores", "mem": "", "fgpu": " FGPU"}[name]
+    label, unit = _SLOTS[name]
     return {
-        "label": _SLOTS[name], "used": used, "most": most, "kind": name,
+        "label": label, "used": used, "most": most, "kind": name,
         "text": f"{told(left)} of {told(most)}{unit} {rest}",
     }  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from ...model import gpu_words
 from ...model.slots import format_bytes, format_thousandths
 from ...model.status import IN_LINE, Phase, Result, Status
 from ...model.steps import Step
@@ -225,15 +226,17 @@ def urgency(at: datetime) -> str:
 
 def resources(session: Session) -> str:
     """What a session has, in a line."""
-    return amounts(session.slots)
+    return amounts(session.slots, session.request.mig_profile)
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "span": span, "brief": brief, "moment": moment, "bytes": format_bytes,
     "thousandths": format_thousandths, "resources": resources, "word": word,
+    "granted": gpu_words.granted,
 }  # fmt: skip
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,
     "short_reason": short_reason, "began_at": began_at, "took": took, "deadline": deadline,
     "urgency": urgency, "in_line": in_line, "exit_words": exit_words, "passed": passed,
+    "held": gpu_words.held, "SIMULATED": gpu_words.SIMULATED,
 }  # fmt: skip

@@ -32,6 +32,8 @@ const AMOUNT = {
   mem: (raw) => (raw >= GIB ? `${plain(raw / GIB)} GB` : `${Math.floor(raw / 2 ** 20)} MB`),
   shm: (raw) => AMOUNT.mem(raw),
   fgpu: (raw) => `${plain(raw / 1000, 3)} FGPU`,
+  gpu: (raw) => `${raw / 1000} whole GPU${raw === 1000 ? "" : "s"}`,
+  mig: (raw) => `${raw / 1000} MIG device${raw === 1000 ? "" : "s"}`,
 };
 
 /** A time of day as the reader writes it; `epoch` in seconds. */

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, Literal
 
-from jupyterhub_backendai.model.catalog import Environment
-from jupyterhub_backendai.model.slots import SLOT_NAMES, Slots, format_slot
+from jupyterhub_backendai.model.catalog import Environment, ResourceGroup
+from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice
+from jupyterhub_backendai.model.request import AgentFacts
+from jupyterhub_backendai.model.slots import GPU_SLOTS, SLOT_NAMES, Slots, format_slot
 from jupyterhub_backendai.site import form_rules
+from jupyterhub_backendai.site.gpus import GroupGpus
 
 GIB = 2**30
 
 
-def amounts(cpu: float, mem: float, fgpu: float = 0) -> dict[str, int]:
-    """Cores, GiB and shares as raw amounts."""
-    return {"cpu": int(cpu * 1000), "mem": int(mem * GIB), "fgpu": int(fgpu * 1000)}
+def amounts(
+    cpu: float, mem: float, fgpu: float = 0, gpu: float = 0, mig: float = 0
+) -> dict[str, int]:
+    """Cores, GiB and GPUs as raw amounts."""
+    return {
+        "cpu": int(cpu * 1000), "mem": int(mem * GIB), "fgpu": int(fgpu * 1000),
+        "gpu": int(gpu * 1000), "mig": int(mig * 1000),
+    }  # fmt: skip
 
 
 def preset(
@@ -26,6 +34,7 @@ def preset(
         "description": description,
         **amounts(cpu, mem, fgpu),
         "shm": None if shm is None else int(shm * GIB),
+        "mig_profile": None,
         "verdict": {"code": code, "text": text, "ahead": 0},
     }
 
@@ -36,6 +45,32 @@ def limits(most: float, free: float, left: float | None, unit: int) -> dict[str,
         "free": int(free * unit),
         "left": None if left is None else int(left * unit),
     }
+
+
+def gpus(
+    group: dict[str, Any], *devices: GpuDevice, most: float, free: float
+) -> list[dict[str, Any]]:
+    """What the server tells of these devices of a group, of which one session may have `most` and
+    could be given `free` now (units of a slot)."""
+    facts = AgentFacts("gpu-01", group["name"], Slots(), devices)
+    made = GroupGpus(ResourceGroup(name=group["name"]), [facts], {})
+    told = made.told(
+        dict.fromkeys(made.kinds, int(most * 1000)), dict.fromkeys(GPU_SLOTS, 3000), ()
+    )
+    for kind in told:
+        kind["limits"]["free"] = int(free * 1000)
+    return told
+
+
+def simulated(
+    uuid: str, slot: Literal["fgpu", "gpu", "mig"], profile: str | None = None
+) -> GpuDevice:
+    """A GPU that is none."""
+    return GpuDevice(
+        uuid=uuid, name="NVIDIA H100", slot=slot, profile=profile, memory=80 * GIB,
+        capacity=5000 if slot == "fgpu" else 1000, quantum=100 if slot == "fgpu" else 1000,
+        provider="simulated",
+    )  # fmt: skip
 
 
 def judged(group: dict[str, Any]) -> dict[str, Any]:
@@ -97,8 +132,10 @@ DEFAULT_GROUP: dict[str, Any] = {
         "mem": limits(128, 96, 40, GIB),
         "shm": limits(128, 96, None, GIB),
         "fgpu": limits(0, 0, 0, 1000),
+        "gpu": limits(0, 0, 0, 1000),
+        "mig": limits(0, 0, 0, 1000),
     },
-    "has_fgpu": False,
+    "gpus": [],
     "presets": [
         preset("small", 2, 4),
         preset("medium", 4, 16, shm=2),
@@ -137,8 +174,10 @@ GPU_GROUP: dict[str, Any] = {
         "mem": limits(128, 402, 40, GIB),
         "shm": limits(128, 402, None, GIB),
         "fgpu": limits(6, 1.5, 3, 1000),
+        "gpu": limits(0, 0, 3, 1000),
+        "mig": limits(0, 0, 3, 1000),
     },
-    "has_fgpu": True,
+    "gpus": [],
     "presets": [
         preset("small", 2, 4),
         preset("gpu-small", 4, 16, 1, shm=2),
@@ -146,6 +185,16 @@ GPU_GROUP: dict[str, Any] = {
     ],
     "usual": {},
 }
+
+
+GPU_GROUP["gpus"] = gpus(
+    GPU_GROUP,
+    GpuDevice(
+        uuid="GPU-a", name="NVIDIA A100", slot="fgpu", capacity=5000, quantum=100, provider="mps",
+        memory=79 * GIB, enforcement=Enforcement(memory="hard", compute="soft"),
+    ),
+    most=6, free=1.5,
+)  # fmt: skip
 
 
 def least(name: str, title: str, **minimum: Any) -> dict[str, Any]:

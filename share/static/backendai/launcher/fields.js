@@ -6,7 +6,7 @@ const root = $("#backendai");
 const form = root.closest("form");
 const view = JSON.parse($("#backendai-view").textContent);
 const SECRET = "env_value";
-const FIELDS = /^(type|name|project|environment|image|env_name|env_value|resource_group|preset|cpu|mem|shm|fgpu|agent|omp|openblas|mount|new_folder|ports|version\..+|mount_path\..+|mount_permission\..+|command|starts_at|timeout|timeout_unit|count|priority|owner|depends_on|depends_on_names)$/;
+const FIELDS = /^(type|name|project|environment|image|env_name|env_value|resource_group|preset|cpu|mem|shm|fgpu|gpu|mig|mig_profile|agent|omp|openblas|mount|new_folder|ports|version\..+|mount_path\..+|mount_permission\..+|command|starts_at|timeout|timeout_unit|count|priority|owner|depends_on|depends_on_names)$/;
 const BATCH_ONLY = ["command", "starts_at", "timeout", "timeout_unit"];
 
 const field = (name) => form.elements[name];
@@ -24,6 +24,8 @@ form.addEventListener("formdata", ({ formData }) => {
   if (!isBatch()) for (const name of BATCH_ONLY) formData.delete(name);
   if (!formData.get("timeout")) formData.delete("timeout_unit");
   for (const slot of SLOTS) if (!isOverride(slot)) formData.delete(slot);
+  if (!otherProfile()) formData.delete("mig_profile");
+  formData.delete("gpu_kind");
   for (const e of view.environments) if (e !== environment()) formData.delete(`version.${e.name}`);
   const rows = $$("#bk-folder-rows tr[data-folder]");
   for (const row of rows.filter((r) => !$("input[type=checkbox]", r).checked)) {
@@ -73,6 +75,7 @@ function write(entries) {
   groupChanged(one("preset") ?? "");
   if (one("preset") && chosen("preset") !== one("preset")) missing.push(one("preset"));
   for (const slot of SLOTS) if (one(slot) !== undefined && amountInput(slot)) amountInput(slot).value = one(slot);
+  if (one("mig_profile") && field("mig_profile")) field("mig_profile").value = one("mig_profile");
   writeRows(all, one, missing);
   return missing;
 }

@@ -32,6 +32,7 @@ const placed = (errors) => errors.map((error) => ({ ...error, control: controlOf
   return a.compareDocumentPosition(b) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1;
 });
 
+const GPU = /^resources\.(fgpu|gpu|mig)/; // of which a session has one
 const BETWEEN_ROWS = new Set(["overlap", "taken", "duplicate", "too_many"]); // one row's edit may mend the other
 
 /** Forgets the server's errors on what was edited: its own field, and all that hangs on it. */
@@ -40,6 +41,7 @@ function edited(target) {
   const hangs = {
     environment: /^(environment|version|image|resources|preset|preopen_ports)/, image: /^(environment|version|image|resources)/,
     resource_group: /^(resource_group|preset|agent|resources)/, preset: /^(preset|resources)/, mem: /^resources\.(mem|shm)/,
+    fgpu: GPU, gpu: GPU, mig: GPU, gpu_kind: GPU,
     ports: /^preopen_ports/, project: /^project/, type: /^(type|batch)/, timeout_unit: /^batch\.timeout/,
     depends_on: /^depends_on/, depends_on_names: /^depends_on/,
   }[name] ?? (name.startsWith("version.") ? /^(version|image)/ : null);
@@ -64,8 +66,10 @@ function problems() {
     if (document.activeElement === control && !control.dataset.left) continue;
     add(control.dataset.field, control.title || control.validationMessage, control);
   }
-  for (const { slot, least, text } of chosen("image") ? [] : environment()?.needs ?? []) {
-    if (amountInput(slot) && amount(slot) !== null && amount(slot) < least) add(`resources.${slot}`, text, amountInput(slot));
+  const has = Object.fromEntries(SLOTS.map((slot) => [slot, amount(slot)]));
+  for (const need of chosen("image") ? [] : environment()?.needs ?? []) {
+    const input = amountInput(need.slot);
+    if (input && has[need.slot] !== null && lacks(need, has)) add(`resources.${need.slot}`, need.text, input);
   }
   const v = verdict();
   if (v.code === "never") add(isCustom() && v.slot ? `resources.${v.slot}` : "preset", v.text, isCustom() && v.slot ? amountInput(v.slot) : $("#bk-preset"));

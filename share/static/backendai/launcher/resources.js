@@ -1,7 +1,8 @@
 // Resource group, preset, amounts and the verdict. The figures come with the page; the server decides.
 
-const SLOTS = ["cpu", "mem", "shm", "fgpu"];
-const UNIT = { cpu: 1000, mem: GIB, shm: GIB, fgpu: 1000 };
+const GPUS = ["fgpu", "gpu", "mig"]; // a session has one of them
+const SLOTS = ["cpu", "mem", "shm", ...GPUS];
+const UNIT = { cpu: 1000, mem: GIB, shm: GIB, fgpu: 1000, gpu: 1000, mig: 1000 };
 const LOOK = { now: ["circle-check", "bk-ok"], waits: ["hourglass-half", "bk-warn"], never: ["ban", "bk-quiet"] };
 const madeAt = view.made_at ?? performance.timeOrigin / 1000;
 
@@ -19,13 +20,28 @@ function typedAmount(slot) {
   return text === "" ? null : Math.round(Number(text) * UNIT[slot]);
 }
 
-const presetAmount = (slot) => preset()?.[slot] ?? (slot === "fgpu" && preset() ? 0 : null);
+const presetAmount = (slot) => preset()?.[slot] ?? (GPUS.includes(slot) && preset() ? 0 : null);
+const offers = (slot) => !GPUS.includes(slot) || Boolean(group()?.gpus.some((kind) => kind.slot === slot));
 
 /** What the session would have; null where the server chooses (shared memory). */
-const amount = (slot) => (slot === "fgpu" && !group()?.has_fgpu ? 0 : typedAmount(slot) ?? presetAmount(slot));
-const isOverride = (slot) => amountInput(slot) !== null && typedAmount(slot) !== null && typedAmount(slot) !== presetAmount(slot)
-  && !(slot === "fgpu" && !group()?.has_fgpu);
-const isCustom = () => SLOTS.some(isOverride);
+const amount = (slot) => (offers(slot) ? typedAmount(slot) ?? presetAmount(slot) : 0);
+const isOverride = (slot) => amountInput(slot) !== null && offers(slot) && typedAmount(slot) !== null && typedAmount(slot) !== presetAmount(slot);
+const otherProfile = () => (amount("mig") > 0 && chosen("mig_profile") !== (preset()?.mig_profile ?? "") ? chosen("mig_profile") : "");
+const isCustom = () => SLOTS.some(isOverride) || Boolean(otherProfile());
+
+/** The slot of GPUs that the session has, or would have some of. */
+const gpuSlot = () => GPUS.find((slot) => amount(slot) > 0)
+  ?? [chosen("gpu_kind"), ...GPUS].find((slot) => GPUS.includes(slot) && offers(slot) && amountInput(slot));
+/** The kind of GPUs of a slot: of MIG devices those of the profile. */
+const kindOf = (slot) => group()?.gpus.find((kind) => kind.slot === slot && (!kind.profile || kind.profile === profile()));
+const profile = () => chosen("mig_profile") || preset()?.mig_profile || group()?.gpus.find((kind) => kind.profile)?.profile;
+
+/** Another kind: it begins with what the preset has of it, or with one step; the others have nothing. */
+function useKind(wanted) {
+  for (const slot of GPUS.filter(amountInput)) {
+    amountInput(slot).value = slot === wanted ? shown(slot, presetAmount(slot) || kindOf(slot)?.quantum || 1000) : "0";
+  }
+}
 
 /** Fills the number fields from the preset. */
 function usePreset() {
@@ -33,10 +49,13 @@ function usePreset() {
     const input = amountInput(slot);
     if (input) input.value = presetAmount(slot) === null ? "" : shown(slot, presetAmount(slot));
   }
+  if (field("mig_profile")) field("mig_profile").value = preset()?.mig_profile ?? "";
 }
 
 /** What amounts have too little of for the environment: an entry of its `needs`. */
-const tooSmall = (amounts) => environment()?.needs.find(({ slot, least }) => amounts[slot] < least) ?? null;
+const tooSmall = (amounts) => environment()?.needs.find((need) => lacks(need, amounts)) ?? null;
+const lacks = ({ slot, least, unless, given }, amounts) => amounts[slot] < least
+  && !unless?.some((other) => amounts[other] > 0) && !(given && !amounts[slot]);
 
 /** Shows the presets of the chosen group; keeps the preset of that name, or takes the first that fits. */
 function groupChanged(wanted = chosen("preset"), keepNumbers = false) {
@@ -50,7 +69,6 @@ function groupChanged(wanted = chosen("preset"), keepNumbers = false) {
   }
   if (!wanted || !choose("preset", wanted)) firstFitting();
   if (!keepNumbers) usePreset();
-  for (const slot of SLOTS) if (slot === "fgpu" && amountInput(slot)) $('[data-slot="fgpu"]').hidden = !group()?.has_fgpu;
   const agents = $("#bk-agent");
   if (!agents) return;
   for (const options of $$("optgroup", agents)) options.hidden = options.disabled = options.dataset.group !== group()?.name;
@@ -79,17 +97,21 @@ function judge(amounts) {
   if (!g) return view.rules.nowhere;
   const agent = $("#bk-agent-col")?.hidden === false ? g.agents.find((a) => a.name === chosen("agent")) : null;
   const place = agent ?? g;
-  const over = place.bounds.find((bound) => amounts[bound.slot] > bound.over);
+  const over = place.bounds.find((bound) => amounts[bound.slot] > bound.over && (!bound.profile || bound.profile === profile()));
   const agents = agent ? [agent] : g.agents;
   // What an agent has that never answered is not known: it makes nothing impossible.
   const known = agents.filter((a) => Object.values(a.capacity).some((has) => has > 0));
   if (over?.code !== "never" && known.length && !known.some((a) => roomFor(amounts, a.capacity))) return place.apart;
   if (over) return { ...over, why: over.why.replace("{asked}", AMOUNT[over.slot](amounts[over.slot])) };
-  return agents.some((a) => takesSessions(a) && roomFor(amounts, a.free)) ? place.otherwise : place.together;
+  return agents.some((a) => takesSessions(a) && roomNow(amounts, a)) ? place.otherwise : place.together;
 }
 
 const takesSessions = (agent) => agent.available && agent.schedulable;
 const roomFor = (amounts, room) => Object.entries(room).every(([slot, has]) => (amounts[slot] ?? 0) <= has);
+
+/** Whether an agent has room now: of GPUs what one session could be given there. */
+const roomNow = (amounts, { free, gpus = {} }) => roomFor(amounts, free)
+  && GPUS.every((slot) => !(amounts[slot] > (gpus[slot === "mig" ? profile() : slot] ?? Infinity)));
 
 const ahead = (others) => (others ? view.rules.ahead.replace("{ahead}", others) : view.rules.in_line);
 
@@ -104,7 +126,7 @@ const amounts = () => {
 function verdict() {
   const p = preset();
   const auto = (chosen("agent") || "auto") === "auto";
-  const lacking = p?.fgpu > 0 && !group().has_fgpu;
+  const lacking = GPUS.some((slot) => p?.[slot] > 0 && !offers(slot));
   if (!p || ((isCustom() || !auto) && !lacking)) return judge(amounts());
   const { code, text, ahead: others } = p.verdict;
   return code === "waits" ? { code, text: ahead(others), why: text } : { code, text, why: "" };
@@ -114,14 +136,15 @@ function verdict() {
 
 /** The slider's step, raw: fine where the whole is small. */
 function stepOf(slot, most) {
-  if (slot === "fgpu") return 100;
+  if (GPUS.includes(slot)) return kindOf(slot)?.quantum ?? (slot === "fgpu" ? 100 : 1000);
   const whole = most / UNIT[slot];
   return UNIT[slot] * (slot === "cpu" ? (whole <= 8 ? 0.5 : 1) : whole <= 2 ? 0.0625 : whole <= 16 ? 0.25 : whole <= 64 ? 0.5 : 1);
 }
 
 function renderSlot(slot) {
-  const input = amountInput(slot), limits = group()?.limits[slot];
+  const input = amountInput(slot), kind = kindOf(slot), limits = kind?.limits ?? group()?.limits[slot];
   if (!input || !limits) return;
+  if (GPUS.includes(slot)) renderKind(slot, kind, input);
   const mem = amount("mem") ?? limits.most;
   const most = Math.max(slot === "shm" ? Math.min(limits.most, mem) : limits.most, 1);
   const step = stepOf(slot, most);
@@ -137,6 +160,34 @@ function renderSlot(slot) {
   input.placeholder = amount(slot) === null ? "auto" : "";
   $(`[data-slot="${slot}"] .bk-figs`).replaceChildren(...figures(slot, limits, most));
   hint(slot, limits, step);
+}
+
+/** A row of GPUs: of the kind that the session has, with what that is and how hard it is held. */
+function renderKind(slot, kind, input) {
+  input.closest(".bk-slot").hidden = !offers(slot) || !(slot === gpuSlot() || amount(slot) > 0);
+  input.step = kind?.quantum ? kind.quantum / UNIT[slot] : "any";
+  input.title = kind?.steps ?? "";
+  for (const line of $$("[data-kind]", input.closest(".bk-slot"))) {
+    line.hidden = line.dataset.of !== group()?.name || line.dataset.kind !== (kind?.profile ?? slot);
+    if (!line.hidden) $(".means", line).textContent = kind.means[amount(slot)] ?? kind.means[1000] ?? "";
+  }
+}
+
+/** The kinds that the group has, where there are several, and the profiles. */
+function renderKinds() {
+  const box = $("#bk-gpu-kind");
+  if (box) {
+    box.hidden = GPUS.filter(offers).length < 2;
+    for (const radio of $$("input", box)) {
+      radio.parentElement.hidden = !offers(radio.value);
+      radio.checked = radio.value === gpuSlot();
+    }
+  }
+  for (const option of field("mig_profile")?.options ?? []) {
+    option.hidden = option.disabled = option.value ? !group()?.gpus.some((kind) => kind.profile === option.value) : !preset()?.mig;
+  }
+  const select = field("mig_profile");
+  if (select?.selectedOptions[0]?.disabled) select.value = profile() ?? "";
 }
 
 function figures(slot, limits, most) {
@@ -179,7 +230,7 @@ function renderGpus() {
     if (panel.hidden) continue;
     for (const row of $$("[data-agent]", panel)) {
       const agent = group().agents.find((a) => a.name === row.dataset.agent);
-      const takes = takesSessions(agent), fits = takes && roomFor(asked, agent.free);
+      const takes = takesSessions(agent), fits = takes && roomNow(asked, agent);
       row.classList.toggle("fit", fits);
       $(".fits", row).replaceChildren(...(fits ? [icon("circle-check", "me-1"), "has room for this"] : takes ? ["no room for this now"] : []));
     }
@@ -207,6 +258,7 @@ function renderResources() {
       place.replaceChildren(icon(LOOK[v.code]?.[0] ?? "hourglass-half", "me-1"), v.text.replace(/\.$/, ""));
     }
   }
+  renderKinds();
   SLOTS.forEach(renderSlot);
   renderGpus();
   const threads = ["omp", "openblas"].map((name) => chosen(name)).filter(Boolean);

@@ -31,11 +31,12 @@ function imageLine() {
 }
 
 function amountFigures() {
-  const names = { cpu: "CPU", mem: "Memory", shm: "Shared memory", fgpu: "GPU" };
-  return el("div", { class: "bk-amounts" }, SLOTS.filter((slot) => slot !== "fgpu" || group()?.has_fgpu).map((slot) => {
-    const [number, unit] = amount(slot) === null ? ["auto", ""] : AMOUNT[slot](amount(slot)).split(" ");
-    return el("div", {}, el("span", {}, names[slot]), el("b", {}, number), ` ${unit}`);
-  }));
+  const names = { cpu: "CPU", mem: "Memory", shm: "Shared memory" };
+  const slot = gpuSlot(), kind = kindOf(slot);
+  return [el("div", { class: "bk-amounts" }, SLOTS.filter((s) => names[s] || s === slot).map((s) => {
+    const [number, ...unit] = amount(s) === null ? ["auto"] : AMOUNT[s](amount(s)).split(" ");
+    return el("div", {}, el("span", {}, names[s] ?? "GPU"), el("b", {}, number), ` ${unit.join(" ")}`, s === "mig" ? ` (${profile()})` : "");
+  })), amount(slot) > 0 && kind?.label ? el("div", { class: "bk-13 bk-quiet mb-2" }, kind.simulated ? [el("span", { class: "bk-tag warn" }, view.rules.simulated), " "] : null, kind.label) : null];
 }
 
 function verdictLine() {
@@ -73,7 +74,7 @@ function fillReview(list) {
     card({ title: "Environment", glyph: e?.icon || "cube", step: 2, width: "col-md-6", fields: /^(environment|version|image|env)/, list },
       facts(chosen("image") ? null : ["Environment", e && `${e.title || e.name} ${select?.value === "default" ? "" : select?.value ?? ""}`.trim()], ["Image", imageLine()], ["Variables", variables()])),
     card({ title: "Resources", glyph: "microchip", step: 2, width: "col-12", fields: /^(resource|preset|threads|agent)/, list },
-      amountFigures(), el("div", { class: "bk-14 bk-quiet mb-1" }, `${base} in ${g?.title || g?.name}. ${$("#bk-more-says").textContent}.`), verdictLine()),
+      ...amountFigures(), el("div", { class: "bk-14 bk-quiet mb-1" }, `${base} in ${g?.title || g?.name}. ${$("#bk-more-says").textContent}.`), verdictLine()),
     card({ title: "Data and storage", glyph: "folder", step: 3, width: "col-md-7", fields: /^mounts/, list },
       ...(view.folders_enabled ? folderTable() : ["This Hub has no folders yet. Everything you save goes when the session ends."])),
     card({ title: "Network", glyph: "network-wired", step: 4, width: "col-md-5", fields: /^preopen_ports/, list },

@@ -137,6 +137,7 @@ function edit(event) {
     if (target.name === "environment") environmentChanged();
     if (target.name === "resource_group") groupChanged(chosen("preset") || undefined, isCustom());
     if (target.name === "preset") usePreset();
+    if (target.name === "gpu_kind") useKind(target.value);
     const slot = SLOTS.find((s) => amountInput(s) === target);
     if (slot && target.value === "" && presetAmount(slot) !== null && !target.validity.badInput) target.value = shown(slot, presetAmount(slot));
     follow();
