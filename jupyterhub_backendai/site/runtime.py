@@ -78,7 +78,10 @@ class Site:
         self.hub_id = configuration.hub_id or self.store.hub_id
         self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
         self.gpus = SiteGpus(
-            self.engine.hosts, configuration.gpu_rules(), configuration.simulated_gpus
+            self.engine.hosts,
+            configuration.gpu_rules(),
+            configuration.simulated_gpus,
+            configuration.uid,
         )
         self.settings = SiteSettings(
             hub_id=self.hub_id,
