@@ -83,3 +83,11 @@ def means(part: Granted) -> str:
     what = f"{amount_of(part.slot, part.amount, part.profile)}: {format_bytes(part.memory)}"
     time = f", {part.percent} % of the computing time" if part.slot == "fgpu" else ""
     return f"{what} of GPU memory{time} ({part.name})"
+
+
+def used(memory: int, memory_used: int | None, busy: int | None) -> str:
+    """What is used of a device now: `3.1 GB of 9 GB of GPU memory, busy 40 % of the time`."""
+    now = "not known how much" if memory_used is None else format_bytes(memory_used)
+    of = f" of {format_bytes(memory)}" if memory else ""
+    time = "not known how busy" if busy is None else f"busy {busy} % of the time"
+    return f"{now}{of} of GPU memory, {time}"

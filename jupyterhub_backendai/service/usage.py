@@ -28,6 +28,7 @@ class GpuUse(Part):
     """A session on one of its GPUs or MIG devices."""
 
     uuid: str
+    simulated: bool = Field(description="There is no such GPU.")
     memory: int = Field(description="Bytes that it was granted.")
     memory_used: int | None = Field(description="Bytes that it uses; null: not known.")
     busy: int | None = Field(
@@ -61,7 +62,7 @@ class Usages:
             return _nothing(NO_GPUS)
         if session.status is not Status.RUNNING or container is None:
             return _nothing(NOT_RUNNING)
-        if any(one.provider == "simulated" for one in granted):
+        if all(one.simulated for one in granted):
             return SessionUsage(
                 gpus=[_use(one, None, None) for one in granted], reason=SIMULATED, sampled_at=None
             )
@@ -89,7 +90,10 @@ class Usages:
 
 
 def _use(granted: Granted, memory: int | None, busy: int | None) -> GpuUse:
-    return GpuUse(uuid=granted.uuid, memory=granted.memory, memory_used=memory, busy=busy)
+    return GpuUse(
+        uuid=granted.uuid, simulated=granted.simulated, memory=granted.memory, memory_used=memory,
+        busy=busy,
+    )  # fmt: skip
 
 
 def _nothing(reason: str) -> SessionUsage:

@@ -10,11 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from docker import APIClient
+from docker.errors import APIError, NotFound
 from traitlets.log import get_logger
 
-from ..engine.base import AgentStatus, EngineError
+from ..engine.base import LABEL_SESSION, AgentStatus, EngineError
 from ..engine.docker import DockerHost
 from ..gpu import Usage
 from ..gpu.errors import GpuError
@@ -48,6 +51,7 @@ class SiteGpus:
         self._host = near[0] if self.on and near else None
         self._gpus = Gpus(rules, simulated=made_up, uid=uid)
         self._wrong: dict[str, str] = {}  # why a device is not available, by UUID
+        self._attached: set[str] = set()  # sessions whose container this process has seen to
 
     async def devices(self, agent: AgentStatus) -> tuple[GpuDevice, ...]:
         """The GPUs of an agent that was looked at a moment ago."""
@@ -97,6 +101,7 @@ class SiteGpus:
             await self._gpus.attach(session_id, granted, container, pid)
         except GpuError as error:
             raise GpuFailed(str(error)) from error
+        self._attached.add(session_id)
 
     async def release(self, session_id: str, granted: Grants) -> None:
         """Takes back what the session had. Where that fails it is logged and done later, with
@@ -112,8 +117,22 @@ class SiteGpus:
             return
         try:
             await self._gpus.restore(sessions)
-        except GpuError as error:
+            await self._attach_again(sessions)
+        except (GpuError, EngineError, APIError) as error:
             self.log.error("GPUs of sessions could not all be put right: %s", error)
+        self._attached &= sessions.keys()
+
+    async def _attach_again(self, sessions: Mapping[str, Grants]) -> None:
+        """What a process before this one may not have come to, when it died during a start."""
+        missing = sessions.keys() - self._attached
+        if self._host is None or not missing:
+            return
+        for row in await self._host.listing():
+            session_id = row["Labels"].get(LABEL_SESSION, "")
+            if session_id in missing and row.get("State") == "running":
+                found = await self._host.call(partial(_inspect, container=row["Id"]))
+                if found is not None and (pid := int(found["State"]["Pid"])):
+                    await self.attach(session_id, sessions[session_id], row["Id"], pid)
 
     async def usage(self, containers: Collection[str]) -> Usage:
         """What is used of this machine's GPUs now, and by which of these containers."""
@@ -122,3 +141,11 @@ class SiteGpus:
     async def close(self) -> None:
         """Lets the driver go."""
         await self._gpus.close()
+
+
+def _inspect(client: APIClient, container: str) -> dict[str, Any] | None:
+    """What Docker says of a container; None where it is gone."""
+    try:
+        return dict(client.inspect_container(container))
+    except NotFound:
+        return None

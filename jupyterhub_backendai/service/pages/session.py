@@ -21,6 +21,7 @@ from .words import entry_to, session_to
 DETAIL = {
     "detail": "backendai/pages/session_detail.html",
     "start": "backendai/pages/session_start.html",
+    "gpus": "backendai/pages/session_gpus.html",
 }
 NEWEST = 20  # rows of a history among which the latest try is looked for
 
@@ -46,8 +47,14 @@ class DetailPage(SessionPage):
             self.write_page("", DETAIL, session=session, starts_at=await self._start(session))
             return
         db, store = self.site.db, self.site.store
-        kernels, earlier, later, (history, _) = await asyncio.gather(
-            db(store.kernels, session.id),
+        kernels, granted = await asyncio.gather(
+            db(store.kernels, session.id), db(store.granted, session.id)
+        )
+        if self.part == "gpus":
+            usage = await self.service.usages.of(self.site, session, kernels, granted)
+            self.write_page("", DETAIL, session=session, usage=usage)
+            return
+        earlier, later, (history, _) = await asyncio.gather(
             db(store.dependencies, session.id),
             db(store.dependents, session.id),
             db(store.history_page, session.id, limit=NEWEST),
@@ -56,7 +63,7 @@ class DetailPage(SessionPage):
         history = [entry_to(caller.name, row, session.owner) for row in history]
         self.write_page(
             "backendai/pages/session.html", DETAIL,
-            session=session, kernels=kernels, depends_on=earlier, dependents=later,
+            session=session, kernels=kernels, granted=granted, depends_on=earlier, dependents=later,
             checks=latest_checks(session, history), events=self.events(session),
             can_end=self.may_end(session), readable=self.readable,
             can_rename=caller.may(START, session.owner, session.owner_groups),

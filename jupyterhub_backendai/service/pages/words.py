@@ -18,6 +18,7 @@ from ...site.clock import utcnow
 from ...site.ending import ended_by
 from ...site.options import amounts
 from ...store import HistoryEntry, Session, SessionResult
+from ..usage import GpuUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +230,15 @@ def resources(session: Session) -> str:
     return amounts(session.slots, session.request.mig_profile)
 
 
+def gpu_use(use: GpuUse) -> str:
+    """What a session uses of one GPU now."""
+    return gpu_words.used(use.memory, use.memory_used, use.busy)
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "span": span, "brief": brief, "moment": moment, "bytes": format_bytes,
     "thousandths": format_thousandths, "resources": resources, "word": word,
-    "granted": gpu_words.granted,
+    "granted": gpu_words.granted, "gpu_use": gpu_use,
 }  # fmt: skip
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,

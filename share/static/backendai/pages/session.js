@@ -53,12 +53,13 @@ async function save(box) {
   }
 }
 
-const OLD = 60000; // ms after which what came late is asked for again in any case
+const OLD = 60; // seconds after which what came late is asked for again in any case
+const LOOK = 5000; // ms between two looks whether what changes by itself is that old
 
 async function late(node, from) {
   // It is about what the rest of the page shows: while that stays as it is, so does this.
   const about = `${from} ${node.closest("[data-about]")?.dataset.about ?? ""}`;
-  if (node.about === about && Date.now() - node.asked < OLD) return;
+  if (node.about === about && Date.now() - node.asked < (node.dataset.again ?? OLD) * 1000) return;
   Object.assign(node, { about, asked: Date.now() });
   try {
     node.innerHTML = await part(node.dataset.late, from);
@@ -71,8 +72,8 @@ async function late(node, from) {
 }
 
 /** Asks for what comes late in a part of a page. */
-export function fetchLate(root = document) {
-  for (const node of root.querySelectorAll("[data-late]")) {
+export function fetchLate(root = document, which = "[data-late]") {
+  for (const node of root.querySelectorAll(which)) {
     late(node, node.closest("[data-from]")?.dataset.from || location.href);
   }
 }
@@ -90,6 +91,7 @@ async function copy(button) {
 
 /** Begins, wherever a session is shown. */
 export function session() {
+  setInterval(() => document.hidden || fetchLate(document, "[data-again]"), LOOK);
   document.addEventListener("click", async (event) => {
     const box = event.target.closest("[data-rename]");
     if (box && event.target.closest("[data-rename-open]")) rename(box, true);
