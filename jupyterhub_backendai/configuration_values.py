@@ -168,11 +168,12 @@ def _agent(
             f"Use only: {', '.join(sorted(AgentEntry.model_fields))}.",
         )  # fmt: skip
     entry = read_as(place, given, AgentEntry)
-    if entry.capacity is not None and entry.capacity.fgpu:
+    slot = entry.capacity.slots.gpu_slot if entry.capacity is not None else None
+    if slot is not None:
         raise wrong(
-            f"{place}.capacity.fgpu", entry.capacity.fgpu / 1000,
+            f"{place}.capacity.{slot}", getattr(entry.capacity, slot) / 1000,
             "This version gives no GPUs to sessions, so nothing would be behind it.",
-            "Leave fgpu out here. Presets may have it: they wait for a version with GPUs.",
+            f"Leave {slot} out here. Presets may have it: they wait for a version with GPUs.",
         )  # fmt: skip
     group = groups[0].name if entry.resource_group is None else entry.resource_group
     check_group(f"{place}.resource_group", group, groups)
