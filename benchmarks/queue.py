@@ -32,6 +32,7 @@ from pathlib import Path
 from random import Random
 
 from jupyterhub_backendai.model.catalog import Catalog
+from jupyterhub_backendai.model.gpus import GpuDevice
 from jupyterhub_backendai.model.policy import Policies, Policy, Quota
 from jupyterhub_backendai.model.request import SessionRequest
 from jupyterhub_backendai.model.slots import GIB, Limits, Slots
@@ -97,14 +98,19 @@ def _growth(figures: dict[str, float]) -> None:
 
 def _snapshot(size: int, filling: float) -> Snapshot:
     random = Random(7)
-    agents = [Agent(f"agent-{n:04}", "default", CAPACITY) for n in range(AGENTS)]
+    agents = [
+        Agent(f"agent-{n:04}", "default", CAPACITY, devices=_devices(n)) for n in range(AGENTS)
+    ]
     holdings = []
     for agent in agents:
         held = round(filling * GPUS)
         if held:
             slots = Slots(held * 7_500, held * 60 * GIB, held * 1000)
             who, project = f"holder-{random.randrange(OWNERS)}", None
-            holdings.append(Holding(f"h-{agent.name}", who, project, "default", agent.name, slots))
+            gpus = tuple((gpu.uuid, gpu.capacity) for gpu in agent.devices[:held])
+            holdings.append(
+                Holding(f"h-{agent.name}", who, project, "default", agent.name, slots, gpus)
+            )
     return Snapshot(
         now=NOW,
         pending=[_pending(random, number) for number in range(size)],
@@ -113,6 +119,13 @@ def _snapshot(size: int, filling: float) -> Snapshot:
         owner_limits={f"user-{n}": Limits(fgpu=100_000, sessions=60) for n in range(OWNERS)},
         project_limits={f"project-{n}": Limits(cpu=4_000_000) for n in range(PROJECTS)},
         rules={},
+    )
+
+
+def _devices(agent: int) -> tuple[GpuDevice, ...]:
+    return tuple(
+        GpuDevice(uuid=f"GPU-{agent:04}-{n}", name="NVIDIA L40S", slot="fgpu", quantum=50)
+        for n in range(GPUS)
     )
 
 

@@ -26,6 +26,7 @@ from jupyterhub_backendai.model.catalog import (
     ResourceGroup,
     Version,
 )
+from jupyterhub_backendai.model.gpus import Enforcement, GpuRule, Unit
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
 from jupyterhub_backendai.model.steps import Step
@@ -34,6 +35,10 @@ from jupyterhub_backendai.site import rules
 
 AMOUNTS = "amounts: `cpu`, `mem`, `shm`, `fgpu`, `gpu`, `mig`"
 TOTAL = "amounts: `cpu`, `mem`, `fgpu`, `gpu`, `mig` (shared memory is a part of memory)"
+HOLD = (
+    '`"hard"`: by hardware or driver, from outside the container; `"soft"`: of programs that '
+    'behave; `"none"`: not at all'
+)
 EVERYBODY = "everybody, where neither `users` nor `groups` is there"
 
 # What each key of a dict is; (words, default in words or None for the one in the code).
@@ -66,10 +71,10 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "cpu": "cores",
         "mem": "memory",
         "shm": ("shared memory, at most `mem`", "by the size of memory"),
-        "fgpu": "shares of a GPU; of GPUs a preset has one kind",
-        "gpu": "whole GPUs",
-        "mig": "MIG devices",
-        "mig_profile": ("which MIG devices, such as `1g.10gb`", "the only ones there are"),
+        "fgpu": "shares of a GPU",
+        "gpu": "whole GPUs, instead of shares",
+        "mig": "MIG devices, instead of shares or whole GPUs",
+        "mig_profile": ("which MIG devices, as `1g.10gb`", "the one that there is"),
         "resource_group": ("the one group that it is for", "all groups"),
     },
     ResourceGroup: {
@@ -84,12 +89,12 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "what it waits for",
         "selection": '`"concentrated"`: machines are filled one after the other; `"dispersed"`: '
         "the one with the most room is next",
-        "gpu_spread": 'more than one GPU is `"packed"`: whole GPUs and at most one share; or '
-        '`"even"`: equal shares, and what cannot be divided so is refused',
-        "gpu_placement": '`"tightest"`: a session goes where least of a GPU is left; '
-        '`"fragments"`: where what is left serves others best',
         "pending_timeout": "seconds after which a session is taken out of line; 0 is never. "
         "`queue_timeout` holds besides",
+        "gpu_spread": '`"packed"`: more than one GPU is whole ones and one share at most; '
+        '`"even"`: equal shares of as few as can be',
+        "gpu_placement": '`"tightest"`: where least is left of a GPU; `"fragments"`: where fewest '
+        "pieces arise that sessions of the usual sizes cannot use, for sites with fine shares",
         "per_session": (f"the most that one session may have; {AMOUNTS}", "no limit"),
         "choose_agent": "whether people may pick the machine, where their policy allows it too",
     },
@@ -141,6 +146,26 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "gpu": ("whole GPUs: `1`", "not said"),
         "mig": ("MIG devices, of any profile: `1`", "not said"),
     },
+    GpuRule: {
+        "model": "a pattern of the driver's name: `*` is anything",
+        "devices": ("UUIDs of the GPUs, or how they begin", "all"),
+        "resource_group": ("the group of the machine", "any"),
+        "shares_per_gpu": ("how many shares each has", "offered as a whole, or by MIG parts"),
+        "unit": ("how large a share is, instead of how many there are", "none"),
+        "quantum": ("the step of an amount; at least a hundredth of the GPU", "`0.1`"),
+        "provider": '`"mps"`, `"memory"` (limits by cgroup) or `"advisory"` (nothing is held); '
+        '`"auto"` is the strongest that the machine can do',
+        "least": ("what is acceptable; a GPU that falls short is not offered", "anything"),
+    },
+    Unit: {
+        "mem": ("memory of one share", '`"2g"`'),
+        "multiprocessors": "multiprocessors of one share",
+    },
+    Enforcement: {
+        "memory": HOLD,
+        "compute": HOLD,
+        "faults": "whether one session's crash on the GPU leaves the others alone; the same words",
+    },
 }  # fmt: skip
 
 # What is in the values of a trait.
@@ -153,6 +178,7 @@ PARTS: dict[str, list[tuple[str, type[BaseModel]]]] = {
     "presets": [("A preset", Preset)],
     "resource_groups": [("A resource group", ResourceGroup)],
     "agents": [("An agent", AgentEntry)],
+    "gpus": [("A rule", GpuRule), ("A unit", Unit), ("What must be held", Enforcement)],
     "default_policy": [("A policy", Policy)],
     "project_quotas": [("A quota", Quota)],
 }
@@ -205,6 +231,7 @@ STEPS: dict[Step, str] = {
     Step.CHECK_IMAGE: "`prepare`: it was looked whether the image is there.",
     Step.PULL_IMAGE: "`pull`: the image was downloaded.",
     Step.MAKE_FOLDERS: "`prepare`, `pull`: new folders were made.",
+    Step.PREPARE_GPUS: "`create`: its GPUs were made ready on the machine.",
     Step.CHOOSE_CORES: "`create`: cores of its own were chosen (`pin_cores`).",
     Step.CREATE_CONTAINER: "`create`: the container was made.",
     Step.COPY_FILES: "`create`: what it needs inside was put there.",
@@ -336,7 +363,7 @@ GALLERY = {
     ],
     "History and log": ["history", "log"],
     "Launcher": [f"launch-{step}" for step in range(1, 6)],
-    "Notifications": ["over-the-list-notifications", "notices"],
+    "Notifications": ["over-the-list-notifications", "over-the-launcher-notifications", "notices"],
     "Ending a session": ["over-the-list-the-end", "end"],
     "Agents and line": ["admin"],
     "The Hub's form": [

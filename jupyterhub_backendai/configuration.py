@@ -12,6 +12,7 @@ from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
 from .configuration_values import (
+    check_group,
     check_policies,
     read_agents,
     read_as,
@@ -23,6 +24,7 @@ from .engine.docker import AgentConfig
 from .engine.settings import CAPABILITIES
 from .model.catalog import Bytes, Catalog
 from .model.errors import ConfigurationError
+from .model.gpus import GpuRule
 from .model.policy import Policies
 from .store.database import Database
 
@@ -131,6 +133,37 @@ class BackendAI(LoggingConfigurable):
                 ]
             """
         ),
+    ).tag(config=True)
+
+    gpus = List(
+        Dict(),
+        help=dedent(
+            """
+            Offer the GPUs of this machine to sessions, each as the first of these rules says that
+            it matches; without any, sessions get no GPU. `{}` offers each as a whole, and by its
+            parts where it is divided (MIG). Keys: `model` (a pattern of the driver's name),
+            `devices` (UUIDs, or how they begin), `resource_group`; `shares_per_gpu` or `unit`
+            (`mem` and `multiprocessors` of one share) to offer shares, in steps of `quantum`;
+            `provider` (`"auto"`, `"mps"`, `"memory"` or `"advisory"`) that holds them; and `least`,
+            how hard memory, compute and faults must be held (`"hard"`, `"soft"` or `"none"`).
+            Example::
+
+                c.BackendAI.gpus = [
+                    {"model": "*L40S*", "shares_per_gpu": 5, "quantum": 0.5,
+                     "least": {"memory": "hard"}},
+                    {},
+                ]
+            """
+        ),
+    ).tag(config=True)
+
+    simulated_gpus = Integer(
+        0,
+        min=0,
+        max=64,
+        help="Offer so many GPUs that do not exist, in shares, to try forms and queue without "
+        "any; they are called simulated wherever they appear. Example: "
+        "`c.BackendAI.simulated_gpus = 2`.",
     ).tag(config=True)
 
     default_policy = Dict(
@@ -380,10 +413,19 @@ class BackendAI(LoggingConfigurable):
         """
         return read_agents(self.agents, self.catalog().resource_groups, local_client)
 
+    def gpu_rules(self) -> tuple[GpuRule, ...]:
+        """How GPUs are offered. Raises `ConfigurationError`."""
+        rules = tuple(read_as("gpus", self.gpus, list[GpuRule]))
+        groups = self.catalog().resource_groups
+        for index, rule in enumerate(rules):
+            check_group(f"gpus[{index}].resource_group", rule.resource_group, groups)
+        return rules
+
     def check(self) -> None:
         """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
         check_policies(self.policies(), self.catalog())
         self.agent_configs({})
+        self.gpu_rules()
         self.log_bytes()
         Database(self.database_url).close()  # reads the URL and finds the driver; no connection
         for trait in ("folder_root", "folder_root_on_host"):

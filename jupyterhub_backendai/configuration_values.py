@@ -168,13 +168,15 @@ def _agent(
             f"Use only: {', '.join(sorted(AgentEntry.model_fields))}.",
         )  # fmt: skip
     entry = read_as(place, given, AgentEntry)
-    slot = entry.capacity.slots.gpu_slot if entry.capacity is not None else None
-    if slot is not None:
-        raise wrong(
-            f"{place}.capacity.{slot}", getattr(entry.capacity, slot) / 1000,
-            "This version gives no GPUs to sessions, so nothing would be behind it.",
-            f"Leave {slot} out here. Presets may have it: they wait for a version with GPUs.",
-        )  # fmt: skip
+    for key in ("capacity", "reserved"):
+        amounts = getattr(entry, key)
+        slot = amounts.slots.gpu_slot if amounts is not None else None
+        if slot is not None:
+            raise wrong(
+                f"{place}.{key}.{slot}", getattr(amounts, slot) / 1000,
+                "GPUs are found on the machine, and are not said here.",
+                "Leave it out, and say in c.BackendAI.gpus how they are offered.",
+            )  # fmt: skip
     group = groups[0].name if entry.resource_group is None else entry.resource_group
     check_group(f"{place}.resource_group", group, groups)
     return entry.config(group, local_client)

@@ -51,6 +51,21 @@ c.BackendAI.presets = [
 c.BackendAI.default_policy = {"total": {"cpu": 2, "mem": "3g"}, "max_sessions": 3}
 c.BackendAI.user_policies = {"admin": {}}
 
+# GPUs that do not exist, where `GPUS=2 make run` asks for them; real ones are offered by
+# c.BackendAI.gpus. All else of the demo is as it is without.
+if simulated := int(os.environ.get("GPUS") or 0):
+    c.BackendAI.simulated_gpus = simulated
+    c.BackendAI.presets.append(
+        {
+            "name": "gpu",
+            "cpu": 0.5,
+            "mem": "1g",
+            "fgpu": 0.5,
+            "description": "with a tenth of a GPU",
+        }
+    )
+    c.BackendAI.default_policy["total"]["fgpu"] = 5
+
 # Folders outlive the sessions that mount them; everything else of a session goes with it.
 c.BackendAI.folder_root = str(here / "folders")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .devices import without_gpus
 from .settings import LOG_FILES, ContainerSettings
 
 
@@ -19,6 +20,13 @@ def apply_settings(kwargs: dict[str, Any], settings: ContainerSettings) -> dict[
     What the admin set through DockerSpawner stays, but for what the session was granted.
     """
     host_config = dict(kwargs.get("host_config") or {})
+    if settings.device_requests is not None:
+        host_config = without_gpus(host_config)
+        requests = [*(host_config.pop("DeviceRequests", None) or ()), *settings.device_requests]
+        if requests:
+            host_config["DeviceRequests"] = requests
+    if settings.cgroup_parent:
+        host_config["CgroupParent"] = settings.cgroup_parent
     host_config.update(
         Memory=settings.memory,
         MemorySwap=settings.memory_swap,
@@ -72,5 +80,11 @@ def overruled(kwargs: dict[str, Any], settings: ContainerSettings) -> list[str]:
     granted["CpuQuota"] = settings.cpu_quota * period // settings.cpu_period
     # DockerSpawner rounds a quota down from a fraction, so it may be one off.
     names = [name for name, value in granted.items() if abs(given.get(name, value) - value) > 1]
+    if settings.device_requests is not None:
+        kept = without_gpus(given)
+        gpus = ("DeviceRequests", "Devices", "Runtime")
+        names += [name for name in gpus if (given.get(name) or None) != kept.get(name)]
+    if settings.cgroup_parent and given.get("CgroupParent"):
+        names.append("CgroupParent")
     restart = (given.get("RestartPolicy") or {}).get("Name") or "no"
     return names if restart == "no" else [*names, "RestartPolicy"]

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import io
 import json
+import os
 import posixpath
 import tarfile
 import time
@@ -41,6 +42,7 @@ from .base import (
 )
 from .batch import Outcome
 from .belongings import Belongings
+from .devices import cdi_of
 from .downloads import Downloads
 from .logs import LogPart
 from .saved_logs import LogShelf
@@ -95,12 +97,24 @@ class DockerHost:
         # The question whether it is there does not wait behind what keeps it busy.
         self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"docker-{config.name}-asking")
         self.daemon_id = ""  # as the daemon says; two agents may be one daemon
+        self.says: Mapping[str, Any] = {}  # what `docker info` said last
         self.downloads = Downloads(config.name, self._download_options)
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
         self._client: docker.APIClient | None = None
         self.belongings = Belongings(hub_id)
         self._listing: tuple[float, list[dict[str, Any]]] | None = None
         self._listing_task: asyncio.Task[list[dict[str, Any]]] | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether the daemon is on this machine, as its address says."""
+        address = self.config.client.get("base_url") or os.environ.get("DOCKER_HOST") or "unix://"
+        return str(address).startswith(("unix://", "http+unix://", "/"))
+
+    @property
+    def cdi(self) -> bool:
+        """Whether the daemon gives GPUs by CDI."""
+        return cdi_of(self.says)
 
     @property
     def client(self) -> docker.APIClient:
@@ -273,6 +287,7 @@ class DockerEngine(Engine):
             reason = f"Docker on {config.name} does not answer within {ANSWER_TIMEOUT:g} seconds"
             return status(config.capacity or Slots(), False, reason)
         host.daemon_id = str(info.get("ID", ""))
+        host.says = info
         found = Slots(cpu=int(info["NCPU"]) * 1000, mem=int(info["MemTotal"])) - config.reserved
         return status(config.capacity or found.floor(), True)
 

@@ -12,10 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..model.gpu_settings import GpuSettings
+from ..model.gpus import Granted
 from ..model.resolve import MountPoint, SessionRequest
 from ..model.rules import HOME, is_reserved_env
+from ..model.slots import format_thousandths
 from .base import LABEL_CORES, LABEL_HUB, LABEL_KERNEL, LABEL_SESSION, LABEL_USER, ImageFacts
 from .batch import BatchJob
+from .devices import VISIBLE, device_requests, visible_devices
 
 SUPPORT_DIR = "/opt/backendai"
 IMPORT_DIR = f"{SUPPORT_DIR}/import"
@@ -60,6 +64,8 @@ class SiteSettings:
     scratch_driver: str = "local"
     scratch_options: Mapping[str, str] = field(default_factory=dict)
     log_max: int = LOG_MAX  # bytes that are kept of one container's log
+    # Whether sessions have GPUs by what they were granted, and by nothing else.
+    gpus: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +81,17 @@ class SessionFacts:
     kernel: str = "main1"
     cores: tuple[int, ...] | None = None  # None: no pinning, the quota alone
     batch: BatchJob | None = None  # None: an interactive session
+    granted: tuple[Granted, ...] = ()  # its GPUs, and what their provider needs of the container
+    gpu: GpuSettings = GpuSettings()
+    cdi: bool = False  # whether its engine gives devices by CDI
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerSettings:
-    """What the engine is to create. Memory, shm, log in bytes, quota and period in microseconds."""
+    """What the engine is to create. Memory, shm, log in bytes, quota and period in microseconds.
+
+    `device_requests`: its GPUs, none but these; None leaves that to the engine's own settings.
+    """
 
     image: str
     command: tuple[str, ...]
@@ -103,6 +115,8 @@ class ContainerSettings:
     cap_drop: tuple[str, ...] = ("ALL",)
     security_opt: tuple[str, ...] = ("no-new-privileges",)
     init: bool = True
+    device_requests: tuple[dict[str, Any], ...] | None = None
+    cgroup_parent: str = ""
 
 
 def folder_path(root: str, owner: str, project: str | None, folder: str) -> str:
@@ -160,7 +174,11 @@ def container_settings(
         working_dir=HOME,
         environment=_environment(session, image, site),
         labels=labels,
-        mounts=(_scratch_mount(scratch, labels, site), *_folder_mounts(session, site)),
+        mounts=(
+            _scratch_mount(scratch, labels, site),
+            *_folder_mounts(session, site),
+            *_gpu_mounts(session.gpu),
+        ),
         scratch_volume=scratch,
         cpu_quota=max(1000, request.cpu * CPU_PERIOD // 1000),
         cpu_period=CPU_PERIOD,
@@ -172,6 +190,30 @@ def container_settings(
         cap_add=cap_add,
         log_max=site.log_max,
         batch=session.batch,
+        device_requests=_device_requests(session, site),
+        cgroup_parent=session.gpu.cgroup_parent,
+    )
+
+
+def _device_requests(
+    session: SessionFacts, site: SiteSettings
+) -> tuple[dict[str, Any], ...] | None:
+    if not site.gpus and not session.granted:
+        return None
+    return device_requests(session.granted, session.cdi)
+
+
+def _gpu_mounts(gpu: GpuSettings) -> tuple[dict[str, Any], ...]:
+    """Sockets of the machine. One that is gone fails the start: Docker would make a directory."""
+    return tuple(
+        {
+            "Type": "bind",
+            "Source": path,
+            "Target": path,
+            "ReadOnly": False,
+            "BindOptions": {"Propagation": "rprivate"},
+        }
+        for path in gpu.mounts
     )
 
 
@@ -231,11 +273,13 @@ def _environment(session: SessionFacts, image: ImageFacts, site: SiteSettings) -
         "HOME": HOME,
         "USER": "work",
         # An image may bake in "all", which a host's nvidia runtime would take at its word.
-        **({} if request.fgpu else {"NVIDIA_VISIBLE_DEVICES": "void"}),
+        VISIBLE: visible_devices(session.granted, session.cdi),
         "JUPYTER_RUNTIME_DIR": "/tmp/.jupyter-runtime",  # noqa: S108 - inside the container
         "LOCAL_USER_ID": str(site.uid),
         "LOCAL_GROUP_ID": str(site.gid),
         **_backendai_variables(session, site),
+        **_gpu_variables(session.granted),
+        **session.gpu.environment,
     }
     # The start-up support is found first and then takes itself off the path again.
     others = environment.get("PYTHONPATH", image.env.get("PYTHONPATH", ""))
@@ -266,4 +310,25 @@ def _backendai_variables(session: SessionFacts, site: SiteSettings) -> dict[str,
         "BACKENDAI_PREOPEN_PORTS": ",".join(map(str, request.preopen_ports)),
         "BACKENDAI_SERVICE_PORTS": ",".join(f"{p}:preopen:{p}" for p in request.preopen_ports),
         "BACKENDAI_PERSISTENT_PATHS": ":".join(sorted(p.target for p in request.mounts)),
+    }
+
+
+def _gpu_variables(granted: tuple[Granted, ...]) -> dict[str, str]:
+    """What a session has of GPUs, for programs that size themselves. Of several GPUs the shares are
+    the sum; memory (bytes) and percent are of each, in order."""
+    if not granted:
+        return {}
+    first = granted[0]
+    held = first.enforcement
+    shares = {
+        "FGPU_SHARES": format_thousandths(sum(one.amount for one in granted)),
+        "FGPU_SHARES_PER_GPU": format_thousandths(first.capacity),
+    }
+    return {
+        **(shares if first.slot == "fgpu" else {}),
+        "FGPU_MEMORY_BYTES": ",".join(str(one.memory) for one in granted),
+        "FGPU_SM_PERCENT": ",".join(str(one.percent) for one in granted),
+        "FGPU_PROVIDER": first.provider,
+        "FGPU_ENFORCEMENT": f"memory={held.memory},compute={held.compute},faults={held.faults}",
+        "FGPU_VERIFIED": "yes" if all(one.verified for one in granted) else "no",
     }

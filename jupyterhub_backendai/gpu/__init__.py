@@ -1,6 +1,7 @@
-"""GPUs of this machine: what there is, and which container uses how much of it.
+"""GPUs of this machine: what there is, how sessions are given it, and which container uses it.
 
-`Nvml` is the door. Everything else here runs on its one thread, and never on an event loop.
+`Gpus` is the door for whoever starts sessions, `Nvml` that to the driver alone. What blocks runs on
+threads of its own, and never on an event loop.
 """
 
 from .devices import (
@@ -13,7 +14,10 @@ from .devices import (
     MigMode,
 )
 from .driver import Absence, Absent
+from .errors import GpuError
+from .machine import Gpus
 from .nvml import Nvml
+from .offers import simulated
 from .owners import Whose
 from .questions import Process
 from .state import Answer, Failed, Known, NotSupported, known
@@ -29,6 +33,8 @@ __all__ = [
     "DeviceUsage",
     "Failed",
     "Features",
+    "GpuError",
+    "Gpus",
     "Inventory",
     "Known",
     "LostDevice",
@@ -43,4 +49,5 @@ __all__ = [
     "Utilisation",
     "Whose",
     "known",
+    "simulated",
 ]

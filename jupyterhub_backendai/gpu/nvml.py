@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from .devices import Inventory
 from .driver import Absence, Absent, Driver, NoGpus, NvmlFailure
+from .errors import GpuError
 from .inventory import InventoryReader
 from .listing import Lister
 from .thread import Hangs, OwnThread
@@ -59,6 +60,14 @@ class Nvml:
         found = await self._read(partial(self._usage.read, containers))
         if isinstance(found, Absence):
             return Usage(absence=found, lost=self._lister.missing())
+        return found
+
+    async def run(self, work: Callable[[Driver], T]) -> T:
+        """What `work` finds out or does. Raises `GpuError` where the driver cannot be used, or the
+        device that it is about."""
+        found = await self._read(partial(work, self._driver))
+        if isinstance(found, Absence):
+            raise GpuError(found.reason)
         return found
 
     async def close(self) -> None:

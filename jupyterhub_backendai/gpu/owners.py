@@ -43,7 +43,7 @@ class Processes:
     def __init__(self, proc: Path, containers: Collection[str] = ()) -> None:
         self._proc = proc
         self._containers = frozenset(containers)
-        self._visible = _sees_all(proc)
+        self._visible = sees_all(proc)
         self._now = _uptime(proc)
 
     def owner(self, pid: int) -> Owner:
@@ -87,7 +87,8 @@ def _uptime(proc: Path) -> int | None:
     return int(float(seconds) * os.sysconf("SC_CLK_TCK")) + 1
 
 
-def _sees_all(proc: Path) -> bool:
+def sees_all(proc: Path) -> bool:
+    """Whether this /proc is of the machine itself, and not of a container on it."""
     try:
         return (proc / str(_KTHREADD) / "comm").read_text().strip() == "kthreadd"
     except OSError:

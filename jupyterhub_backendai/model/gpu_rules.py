@@ -12,9 +12,9 @@ from . import gpu_words
 from .catalog import Amounts, Preset, ResourceGroup
 from .checks import Checks
 from .errors import shown
-from .gpus import GpuKind, GpuSlot, Pool, pools
+from .gpus import GpuKind, Pool, pools
 from .request import AgentFacts
-from .slots import GPU_SLOTS, Slots, format_slot, format_thousandths
+from .slots import GPU_SLOTS, GpuSlot, Slots, format_slot, format_thousandths
 
 _SLOTS: tuple[GpuSlot, ...] = ("fgpu", "gpu", "mig")
 

@@ -16,11 +16,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .catalog import Bytes, Fgpu, Model, Spread
-from .slots import GIB, MIB
+from .slots import GIB, MIB, GpuSlot, Slots
 
 Hold = Literal["hard", "soft", "none"]
-GpuSlot = Literal["fgpu", "gpu", "mig"]
-ProviderName = Literal["whole", "mig", "mps", "memory", "advisory", "simulated"]
+# `mps2` is MPS whose limits a program may lift: older drivers have no other.
+ProviderName = Literal["whole", "mig", "mps", "mps2", "memory", "advisory", "simulated"]
 STRENGTH: dict[Hold, int] = {"none": 0, "soft": 1, "hard": 2}
 
 
@@ -72,10 +72,10 @@ class GpuRule(Model):
     def _one_size(self) -> GpuRule:
         if self.shares_per_gpu is not None and self.unit is not None:
             raise ValueError("a share has its size by shares_per_gpu or by unit, not by both")
+        if self.shares_per_gpu is not None and self.shares_per_gpu * 1000 % self.quantum:
+            raise ValueError("quantum must go into the shares of a GPU a whole number of times")
         if not self.shared and self.provider != "auto":
             raise ValueError("provider is of shares: say shares_per_gpu or unit, too")
-        if self.shares_per_gpu is not None and self.shares_per_gpu * 1000 % self.quantum:
-            raise ValueError("shares_per_gpu must be a multiple of quantum: else some is lost")
         return self
 
     @property
@@ -124,8 +124,12 @@ class GpuDevice(BaseModel):
 
     @property
     def type(self) -> tuple[str, str, int]:
-        """What devices of one machine must have alike for a session to have several of them."""
-        return (self.name, self.provider, self.capacity)
+        """What devices of one machine must have alike for a session to have several of them.
+
+        With MPS none has: a program speaks to the server of one GPU.
+        """
+        alone = self.provider in {"mps", "mps2"}
+        return (self.uuid if alone else self.name, self.provider, self.capacity)
 
     @property
     def simulated(self) -> bool:
@@ -179,6 +183,15 @@ def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator
         part, rest = divmod(amount, number)
         if not rest and not part % quantum:
             yield number, part
+
+
+def slots_in(devices: Iterable[GpuDevice]) -> Slots:
+    """What sessions can have of these devices together."""
+    sums: dict[str, int] = {}
+    for device in devices:
+        if device.available:
+            sums[device.slot] = sums.get(device.slot, 0) + device.capacity
+    return Slots(**sums)
 
 
 def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:

@@ -10,11 +10,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import Literal
 
 from .errors import Problem, shown
 
 SLOT_NAMES = ("cpu", "mem", "fgpu", "gpu", "mig")
-GPU_SLOTS = ("fgpu", "gpu", "mig")  # a session has one of these at most
+GpuSlot = Literal["fgpu", "gpu", "mig"]
+GPU_SLOTS: tuple[GpuSlot, ...] = ("fgpu", "gpu", "mig")  # a session has one of these at most
 KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
 MAX_AMOUNT = 2**50  # far above any machine, far below what a 64-bit column holds
 
@@ -60,7 +62,7 @@ class Slots:
         )  # fmt: skip
 
     @property
-    def gpu_slot(self) -> str | None:
+    def gpu_slot(self) -> GpuSlot | None:
         """The name of the slot of GPUs of which this has some; None without."""
         return next((name for name in GPU_SLOTS if getattr(self, name)), None)
 

@@ -24,6 +24,7 @@ class Step(str, Enum):
     PULL_IMAGE = "pull_image"
     MAKE_FOLDERS = "make_folders"
 
+    PREPARE_GPUS = "prepare_gpus"
     CHOOSE_CORES = "choose_cores"
     CREATE_CONTAINER = "create_container"
     COPY_FILES = "copy_files"

@@ -116,15 +116,19 @@ class _Future:
 
     def place(self, placements: Sequence[Placement]) -> None:
         """Those that start hold what they asked for, for as long as they are expected to run."""
-        agents = {placed.session_id: placed.agent for placed in placements}
+        placed = {placement.session_id: placement for placement in placements}
         for one in self.pending:
-            if one.id in agents:
+            if one.id in placed:
+                where = placed[one.id]
                 self.holdings.append(
-                    Holding(one.id, one.owner, one.project, one.group, agents[one.id], one.slots)
-                )
+                    Holding(
+                        one.id, one.owner, one.project, one.group, where.agent, one.slots,
+                        where.devices, one.profile,
+                    )
+                )  # fmt: skip
                 if one.id in self.lasts:
                     self.ends[one.id] = self.now + self.lasts[one.id]
-        self.pending = [one for one in self.pending if one.id not in agents]
+        self.pending = [one for one in self.pending if one.id not in placed]
 
     def go_on(self) -> bool:
         """To the next moment when something changes, if one is known."""

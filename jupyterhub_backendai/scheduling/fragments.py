@@ -135,13 +135,18 @@ def first_fit(_before: Free, _after: Free) -> float:
 def tightest_fit(before: Free, after: Free) -> float:
     """Where least is left of the GPU whose share it takes, then of all GPUs of the machine, then
     of its cores."""
-    return _least_left(before, after) * 1e6 + sum(after.gpus) + after.cpu / 1e9
+    return _in_order(_least_left(before, after), sum(after.gpus), after.cpu)
 
 
 def loosest_fit(before: Free, after: Free) -> float:
     """Where most is left of all GPUs of the machine, then of the GPU whose share it takes, then of
     its cores: what spreads sessions over machines."""
-    return -(sum(after.gpus) * 1e6 + _least_left(before, after)) - after.cpu / 1e9
+    return -_in_order(sum(after.gpus), _least_left(before, after), after.cpu)
+
+
+def _in_order(first: int, second: int, third: int) -> int:
+    """One exact number that is compared as the three are one after the other."""
+    return (first * 10**9 + second) * 10**9 + third
 
 
 def _least_left(before: Free, after: Free) -> int:

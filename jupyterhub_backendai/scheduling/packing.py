@@ -16,6 +16,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from ..model.gpus import even_parts
@@ -32,6 +33,23 @@ class Free(NamedTuple):
     gpus: tuple[int, ...]
     whole: int = WHOLE
     quantum: int = 1
+
+    def after(self, wish: Wish, taken: Taken) -> Free:
+        """What is left when the wish is granted so."""
+        left = list(self.gpus)
+        for has, _ in taken:
+            left.remove(has)
+        left += [has - part for has, part in taken]
+        left.sort()
+        cpu, mem = self.cpu - wish.cpu, self.mem - wish.mem
+        return Free(cpu, mem, tuple(left), self.whole, self.quantum)
+
+    def ways(self, wish: Wish) -> Iterator[tuple[Free, Taken]]:
+        """What may be free after the wish is granted here, each once, with what it takes. GPUs of
+        which as much is free are alike."""
+        if wish.cpu <= self.cpu and wish.mem <= self.mem:
+            for taken in _choices(self, wish):
+                yield self.after(wish, taken), taken
 
 
 class Wish(NamedTuple):
@@ -67,21 +85,6 @@ class Place:
     machine: int
     after: Free
     taken: Taken
-
-
-def ways(free: Free, wish: Wish) -> Iterator[tuple[Free, Taken]]:
-    """What may be free after the wish is granted here, each once, with what it takes. GPUs of which
-    as much is free are alike."""
-    if wish.cpu > free.cpu or wish.mem > free.mem:
-        return
-    for taken in _choices(free, wish):
-        left = list(free.gpus)
-        for has, _ in taken:
-            left.remove(has)
-        left += [has - part for has, part in taken]
-        left.sort()
-        cpu, mem = free.cpu - wish.cpu, free.mem - wish.mem
-        yield Free(cpu, mem, tuple(left), free.whole, free.quantum), taken
 
 
 def _choices(free: Free, wish: Wish) -> Iterator[Taken]:
@@ -188,9 +191,5 @@ class Packing:
         return cost, machine, self._versions[machine], Place(machine, after, taken)
 
     def _cheapest(self, free: Free, wish: Wish) -> tuple[float, Free, Taken] | None:
-        best: tuple[float, Free, Taken] | None = None
-        for after, taken in ways(free, wish):
-            cost = self._cost(free, after)
-            if best is None or cost < best[0]:
-                best = cost, after, taken
-        return best
+        found = ((self._cost(free, after), after, taken) for after, taken in free.ways(wish))
+        return min(found, key=itemgetter(0), default=None)

@@ -1,10 +1,10 @@
 """Which agent a session goes on, and what is kept free there for those that waited too long.
 
-Preferred, in this order: an agent that has not failed the session lately; fewest capabilities that
-the session would leave unused (a CPU session stays off machines with FGPU while another fits);
-least left over ("concentrated") or most ("dispersed"), FGPU counting before cores and cores before
-memory; the name. What is left over after a session orders the agents as what is free before it
-does, so one order serves sessions of every size.
+Preferred, in this order: an agent that has not failed the session lately; for a session without
+GPUs one without GPUs; least left over ("concentrated") or most ("dispersed"), GPUs counting before
+cores and cores before memory; the name. What is left over after a session orders the agents as
+what is free before it does, so one order serves sessions of every size. A session with GPUs goes
+where `gpu_room` finds the best ones.
 
 In one pass room only shrinks: what is free falls, what is kept rises. A size that did not fit once
 will not fit later in the pass, and is not tried again.
@@ -13,13 +13,17 @@ will not fit later in the pass, and is not tried again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from ..model.gpus import GpuKind
 from ..model.slots import Slots
+from .gpu_room import GpuRoom, Pool, Wanted
+from .packing import Place, Wish
+from .snapshot import Agent, Devices, GroupRule
 
 Amounts = tuple[int, int, int]
-"""FGPU, cores, memory in the units of `Slots`: the order in which they are compared."""
+"""GPUs of any kind, cores, memory in the units of `Slots`: the order in which they are compared."""
 Key = tuple[int, int, int, str]
 
 ZERO: Amounts = (0, 0, 0)
@@ -29,12 +33,7 @@ _BLOCK = 32  # machines that are skipped together; half to twice the root of a l
 
 def amounts(slots: Slots) -> Amounts:
     """`slots` in the order of comparison."""
-    return (slots.fgpu, slots.cpu, slots.mem)
-
-
-def slots_of(wanted: Amounts) -> Slots:
-    """The reverse of `amounts`."""
-    return Slots(cpu=wanted[1], mem=wanted[2], fgpu=wanted[0])
+    return (slots.fgpu + slots.gpu + slots.mig, slots.cpu, slots.mem)
 
 
 def within(wanted: Amounts, limit: Amounts) -> bool:
@@ -60,24 +59,25 @@ def _beside(wanted: Amounts, kept: Amounts) -> Amounts:
     )
 
 
-def _capabilities(wanted: Amounts) -> int:
-    """Which slots are there at all, as bits."""
-    return (wanted[0] > 0) | (wanted[1] > 0) << 1 | (wanted[2] > 0) << 2
-
-
 class Machine:
     """An agent during a pass. `usable` is what is free, less what is kept on this machine beyond
-    what is kept on its whole shelf.
+    what is kept on its whole shelf. Of single GPUs its `pools` know."""
 
-    GPUs will be carried here, and looked at in `takes`: that a GPU has no piece large enough is
-    one more reason why a machine does not take a session, and it too only grows in a pass.
-    """
+    __slots__ = (
+        "_beyond", "_sign", "capacity", "free", "kept", "key", "name", "pools", "shelf", "usable",
+    )  # fmt: skip
 
-    __slots__ = ("_beyond", "_sign", "capacity", "free", "kept", "key", "name", "shelf", "usable")
-
-    def __init__(self, name: str, capacity: Amounts, free: Amounts, sign: Literal[1, -1]) -> None:
+    def __init__(
+        self,
+        name: str,
+        capacity: Amounts,
+        free: Amounts,
+        sign: Literal[1, -1],
+        pools: Sequence[Pool] = (),
+    ) -> None:
         self.name = name
         self.capacity = capacity
+        self.pools = pools
         self.kept = ZERO
         self.shelf: Shelf
         self._beyond = ZERO
@@ -101,6 +101,18 @@ class Machine:
         kept, shelf = self.kept, self.shelf.kept
         self._beyond = larger(ZERO, (kept[0] - shelf[0], kept[1] - shelf[1], kept[2] - shelf[2]))
         self.set_free(self.free)
+
+    @property
+    def gear(self) -> tuple[object, ...]:
+        """What GPUs it has: alike for machines that could hold the same sessions."""
+        return tuple((p.slot, p.profile, p.whole, p.quantum, len(p.free)) for p in self.pools)
+
+    def could_have(self, wanted: Wanted, even: bool) -> bool:
+        """Whether its GPUs would do for such a session if nothing else were on them."""
+        kind = wanted.kind
+        return kind is None or any(
+            pool.admits(kind) and pool.could(wanted.gpu, even) for pool in self.pools
+        )
 
     def takes(self, need: Amounts) -> bool:
         """Whether `need`, which counts in what is kept on the shelf, is usable here."""
@@ -132,9 +144,17 @@ def _key(machine: Machine) -> Key:
     return machine.key
 
 
+class Spot(NamedTuple):
+    """Where a session goes: on this machine, and on the best GPUs of this pool."""
+
+    machine: Machine
+    pool: Pool | None = None
+    place: Place | None = None
+
+
 class Shelf:
-    """Machines of about the same capacity (within a factor of two in each slot), sorted by
-    preference. `kept` is kept on each of them."""
+    """Machines of about the same capacity (within a factor of two in each slot) with the same GPUs,
+    sorted by preference. `kept` is kept on each of them."""
 
     def __init__(self, machines: Iterable[Machine]) -> None:
         ordered = sorted(machines, key=_key)
@@ -143,7 +163,7 @@ class Shelf:
             machine.shelf = self
             self.smallest = _smaller(self.smallest, machine.capacity)
             self.largest = larger(self.largest, machine.capacity)
-        self.capabilities = _capabilities(self.largest)
+        self.sample = ordered[0]
         self.kept = ZERO
         self._special: set[Machine] = set()  # something of their own is kept on these
         self._blocks = [
@@ -170,7 +190,7 @@ class Shelf:
         self._insert(machine)
 
     def keep(self, wanted: Amounts) -> None:
-        """Keep `wanted` free on each machine where it could run; see `Room.keep`."""
+        """Keep `wanted` free on each machine that is large enough; see `Room.keep`."""
         if not within(wanted, self.largest) or within(wanted, self.kept):
             return
         if within(wanted, self.smallest):
@@ -192,6 +212,13 @@ class Shelf:
         machine.keep(wanted)
         self._special.add(machine)
         self._blocks[self._place(machine.key)].measure()
+
+    def that_hold(self, wanted: Amounts) -> Iterable[Machine]:
+        """Those that are large enough."""
+        for block in self._blocks:
+            for machine in block.machines:
+                if wanted[1] <= machine.capacity[1] and wanted[2] <= machine.capacity[2]:
+                    yield machine
 
     def _place(self, key: Key) -> int:
         return max(0, bisect_right(self._blocks, key, key=_first_key) - 1)
@@ -219,21 +246,31 @@ class Shelf:
 
 
 class Room:
-    """The machines of one resource group that take sessions, during a pass."""
+    """The machines of one resource group that take sessions, during a pass. `wishes` tells what
+    sessions of a kind ask here."""
 
-    def __init__(self, machines: Iterable[Machine]) -> None:
+    def __init__(
+        self,
+        machines: Iterable[Machine],
+        rule: GroupRule,
+        wishes: Callable[[GpuKind], Sequence[Wish]] = lambda kind: (),
+    ) -> None:
         self.machines = {machine.name: machine for machine in machines}
-        shelves: dict[tuple[int, ...], list[Machine]] = {}
+        shelves: dict[tuple[object, ...], list[Machine]] = {}
         for machine in self.machines.values():
             size = tuple(amount.bit_length() for amount in machine.capacity)
-            shelves.setdefault(size, []).append(machine)
+            shelves.setdefault((size, machine.gear), []).append(machine)
         self._shelves = [Shelf(some) for some in shelves.values()]
-        self._levels: dict[int, list[list[Shelf]]] = {}
-        self._failed: set[Amounts] = set()
-        self._kept: set[Amounts] = set()
+        self._without = [
+            [s for s in self._shelves if bool(s.largest[0]) is has] for has in (False, True)
+        ]
+        self._failed: set[Wanted] = set()
+        self._kept: set[Wanted] = set()
+        pools = [pool for name in sorted(self.machines) for pool in self.machines[name].pools]
+        self.gpus = GpuRoom(pools, rule, self._usable, wishes)
 
-    def find(self, wanted: Amounts, avoid: Collection[str] = ()) -> Machine | None:
-        """The machine that a session of this size goes on, if one takes it."""
+    def find(self, wanted: Wanted, avoid: Collection[str] = ()) -> Spot | None:
+        """Where a session of this size goes, if a machine takes it."""
         if wanted in self._failed:
             return None
         found = self._search(wanted, avoid)
@@ -243,45 +280,60 @@ class Room:
             self._failed.add(wanted)
         return found
 
-    def fits_on(self, machine: Machine, wanted: Amounts) -> bool:
-        """Whether this very machine takes the session now."""
-        return machine.takes(_beside(wanted, machine.shelf.kept))
+    def find_on(self, machine: Machine, wanted: Wanted) -> Spot | None:
+        """The same on this very machine."""
+        if wanted.kind is None:
+            takes = machine.takes(_beside(wanted[:3], machine.shelf.kept))
+            return Spot(machine) if takes else None
+        found = self.gpus.find_on(machine.name, wanted)
+        return None if found is None else Spot(machine, *found)
 
-    def take(self, machine: Machine, wanted: Amounts) -> None:
-        """Give `wanted` of this machine away."""
-        machine.shelf.take(machine, wanted)
+    def take(self, spot: Spot, wanted: Wanted) -> Devices:
+        """Give `wanted` away there; tells the GPUs."""
+        machine = spot.machine
+        machine.shelf.take(machine, wanted[:3])
+        given: Devices = ()
+        if spot.pool is not None and spot.place is not None:
+            given = spot.pool.take(spot.place)
+        self.gpus.touch(machine.name)
+        return given
 
-    def keep(self, wanted: Amounts) -> None:
+    def keep(self, wanted: Wanted) -> None:
         """From now on let nothing make it harder for `wanted` to fit, on any machine where it
         could run: of a slot that it lacks there nothing more is given away, of the others its
         own amount stays free."""
-        if wanted not in self._kept:
-            self._kept.add(wanted)
-            for shelf in self._shelves:
-                shelf.keep(wanted)
+        if wanted in self._kept:
+            return
+        self._kept.add(wanted)
+        there = [s for s in self._shelves if s.sample.could_have(wanted, self.gpus.even)]
+        for shelf in there:
+            shelf.keep((0, wanted.cpu, wanted.mem))
+        if wanted.kind is not None:
+            self.gpus.keep(wanted, {m.name for shelf in there for m in shelf.that_hold(wanted[:3])})
+        self.gpus.touch()
 
-    def keep_on(self, machine: Machine, wanted: Amounts) -> None:
+    def keep_on(self, machine: Machine, wanted: Wanted) -> None:
         """The same for a session that can run on this one machine only."""
-        machine.shelf.keep_on(machine, wanted)
+        machine.shelf.keep_on(machine, (0, wanted.cpu, wanted.mem))
+        if wanted.kind is not None:
+            self.gpus.keep(wanted, {machine.name})
+        self.gpus.touch(machine.name)
 
-    def _search(self, wanted: Amounts, skip: Collection[str]) -> Machine | None:
-        for level in self._levels_for(_capabilities(wanted)):
-            found = [m for shelf in level if (m := shelf.first(wanted, skip)) is not None]
-            if found:
-                return min(found, key=_key)
+    def _search(self, wanted: Wanted, skip: Collection[str]) -> Spot | None:
+        if wanted.kind is not None:
+            found = self.gpus.find(wanted, skip)
+            return None if found is None else Spot(self.machines[found[0].machine], *found)
+        for shelves in self._without:
+            some = [m for s in shelves if (m := s.first(wanted[:3], skip)) is not None]
+            if some:
+                return Spot(min(some, key=_key))
         return None
 
-    def _levels_for(self, asked: int) -> list[list[Shelf]]:
-        """Shelves that have every capability in `asked`, by how many others they have."""
-        levels = self._levels.get(asked)
-        if levels is None:
-            by_unused: dict[int, list[Shelf]] = {}
-            for shelf in self._shelves:
-                if asked & ~shelf.capabilities == 0:
-                    unused = bin(shelf.capabilities & ~asked).count("1")
-                    by_unused.setdefault(unused, []).append(shelf)
-            levels = self._levels[asked] = [by_unused[unused] for unused in sorted(by_unused)]
-        return levels
+    def _usable(self, name: str) -> tuple[int, int]:
+        """Cores and memory that may be taken of a machine now."""
+        machine = self.machines[name]
+        usable, kept = machine.usable, machine.shelf.kept
+        return max(0, usable[1] - kept[1]), max(0, usable[2] - kept[2])
 
 
 class Skyline:
@@ -314,15 +366,16 @@ class Skyline:
 
 
 def machines_in_order(
-    capacities: Sequence[tuple[str, Slots]],
-    taken: dict[str, Amounts],
+    agents: Sequence[Agent],
+    taken: Mapping[str, Amounts],
+    pools: Mapping[str, Sequence[Pool]],
     selection: Literal["concentrated", "dispersed"],
 ) -> list[Machine]:
-    """Machines with what the holdings leave free on each; `taken` is by agent name."""
+    """Machines with what the holdings leave free on each; `taken` and `pools` are by agent name."""
     sign: Literal[1, -1] = 1 if selection == "concentrated" else -1
     machines = []
-    for name, slots in capacities:
-        have, used = amounts(slots), taken.get(name, ZERO)
+    for agent in agents:
+        have, used = amounts(agent.capacity), taken.get(agent.name, ZERO)
         free = (have[0] - used[0], have[1] - used[1], have[2] - used[2])
-        machines.append(Machine(name, have, free, sign))
+        machines.append(Machine(agent.name, have, free, sign, pools[agent.name]))
     return machines

@@ -46,9 +46,10 @@ from typing import Literal
 
 from ..model.slots import Slots
 from . import reasons
-from .placement import Machine, amounts
+from .gpu_room import wanted_of
+from .placement import Spot
 from .reasons import STARTS_NOW
-from .snapshot import Code, Decision, Ending, Pending, Placement, Snapshot
+from .snapshot import Code, Decision, Devices, Ending, Pending, Placement, Snapshot
 from .state import Cause, Group, State
 from .waits import OUT_OF_LINE, explain, explain_one
 
@@ -89,14 +90,14 @@ def verdicts(snapshot: Snapshot, candidates: Sequence[Pending]) -> list[Verdict]
     ahead = Counter(pending.group for pending, cause in waiting if cause not in OUT_OF_LINE)
     outcomes = [_decide(state, candidate) for candidate in candidates]
     holding_back = [
-        None if isinstance(outcome, Machine) else _effect(state, candidate, outcome, bool(behind))
+        None if isinstance(outcome, Spot) else _effect(state, candidate, outcome, bool(behind))
         for candidate, outcome in zip(candidates, outcomes, strict=True)
     ]
     _walk(state, behind)
     ends: dict[_Effect | None, State] = {None: state}
     found = []
     for candidate, outcome, effect in zip(candidates, outcomes, holding_back, strict=True):
-        if isinstance(outcome, Machine):
+        if isinstance(outcome, Spot):
             found.append(Verdict("now", STARTS_NOW, 0))
             continue
         if effect not in ends:
@@ -126,7 +127,8 @@ def _effect(state: State, candidate: Pending, cause: Cause, any_behind: bool) ->
         return None
     if _waited(state, candidate) >= group.rule.max_bypass or (strict and cause == "agent"):
         owner, project = candidate.owner, candidate.project
-        return (candidate.group, cause, candidate.slots, candidate.agent, owner, project)
+        size = (candidate.slots, candidate.profile)
+        return (candidate.group, cause, size, candidate.agent, owner, project)
     return (candidate.group,) if strict and cause == "room" else None
 
 
@@ -140,9 +142,9 @@ def _walk(
     endings: list[Ending] = []
     for pending in line:
         outcome = _decide(state, pending)
-        if isinstance(outcome, Machine):
-            _take(state, pending, outcome)
-            placements.append(Placement(pending.id, outcome.name))
+        if isinstance(outcome, Spot):
+            devices = _take(state, pending, outcome)
+            placements.append(Placement(pending.id, outcome.machine.name, devices))
         elif (ending := _ending(state, pending, outcome)) is not None:
             endings.append(ending)
         else:
@@ -189,8 +191,8 @@ def _with_dependents(
     return [(pending, cause) for pending, cause in waiting if pending.id not in over]
 
 
-def _decide(state: State, pending: Pending) -> Machine | Cause:
-    """The machine that it would be given now, or what stops it."""
+def _decide(state: State, pending: Pending) -> Spot | Cause:
+    """Where it would be put now, or what stops it."""
     group = state.groups[pending.group]
     owner, project = state.owner(pending), state.project(pending)
     if owner is not None and not owner.possible(pending.slots):
@@ -217,34 +219,40 @@ def _decide(state: State, pending: Pending) -> Machine | Cause:
 
 def _no_machine(group: Group, pending: Pending) -> Literal["never", "no_agent"] | None:
     """Whether no machine could hold it at all, or none of those that take sessions now."""
-    wanted = amounts(pending.slots)
+    wanted = wanted_of(pending.slots, pending.profile)
     if pending.agent is not None:
         agent = group.known.get(pending.agent)
-        if agent is not None and not pending.slots.fits(agent.capacity):
+        if agent is None:
+            return "no_agent"
+        if not group.could_hold(agent, wanted):
             return "no_agent" if agent.capacity == Slots() else "never"
-        return None if agent is not None and agent.takes_sessions else "no_agent"
-    if group.capacities.holds(wanted):
+        machine = group.room.machines.get(pending.agent)
+        there = machine is not None and machine.could_have(wanted, group.room.gpus.even)
+        return None if there else "no_agent"
+    if group.capacities(wanted, taking=True).holds(wanted[:3]):
         return None
-    if not group.known or not group.all_known or group.all_capacities.holds(wanted):
+    everything = group.capacities(wanted, taking=False)
+    if not group.known or not group.all_known or everything.holds(wanted[:3]):
         return "no_agent"
     return "never"
 
 
-def _room(group: Group, pending: Pending) -> Machine | Cause:
+def _room(group: Group, pending: Pending) -> Spot | Cause:
     """A machine that has room for it."""
-    wanted = amounts(pending.slots)
+    wanted = wanted_of(pending.slots, pending.profile)
     if pending.agent is None:
         return group.room.find(wanted, pending.avoid) or "room"
-    machine = group.room.machines[pending.agent]
-    return machine if group.room.fits_on(machine, wanted) else "agent"
+    return group.room.find_on(group.room.machines[pending.agent], wanted) or "agent"
 
 
-def _take(state: State, pending: Pending, machine: Machine) -> None:
-    """Give it the machine's room, and count it as held from here on."""
-    state.groups[pending.group].room.take(machine, amounts(pending.slots))
+def _take(state: State, pending: Pending, spot: Spot) -> Devices:
+    """Give it the room, and count it as held from here on; tells its GPUs."""
+    wanted = wanted_of(pending.slots, pending.profile)
+    devices = state.groups[pending.group].room.take(spot, wanted)
     for account in (state.owner(pending), state.project(pending)):
         if account is not None:
             account.take(pending.slots)
+    return devices
 
 
 def _protect(state: State, pending: Pending, cause: Cause) -> None:
@@ -257,9 +265,10 @@ def _protect(state: State, pending: Pending, cause: Cause) -> None:
     if cause == "room" and strict:
         group.closed = True
     elif cause == "room" and protected:
-        group.room.keep(amounts(pending.slots))
+        group.room.keep(wanted_of(pending.slots, pending.profile))
     elif cause == "agent" and (strict or protected) and pending.agent is not None:
-        group.room.keep_on(group.room.machines[pending.agent], amounts(pending.slots))
+        machine = group.room.machines[pending.agent]
+        group.room.keep_on(machine, wanted_of(pending.slots, pending.profile))
     if protected:
         owner, project = state.owner(pending), state.project(pending)
         if owner is not None:

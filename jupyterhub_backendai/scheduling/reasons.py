@@ -6,7 +6,7 @@ They give numbers, say "you", and never name another user. Amounts are in the un
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from ..model.moments import span_words
@@ -16,7 +16,11 @@ _WORDS = (
     "no", "one", "two", "three", "four", "five", "six",
     "seven", "eight", "nine", "ten", "eleven", "twelve",
 )  # fmt: skip
-_NOTHING = {"cpu": "no CPU core", "mem": "no memory", "fgpu": "no FGPU"}
+_NOTHING = {
+    "cpu": "no CPU core", "mem": "no memory", "fgpu": "no FGPU", "gpu": "no whole GPU",
+    "mig": "no MIG device",
+}  # fmt: skip
+_GPUS = {"fgpu": "FGPU", "gpu": "whole GPUs", "mig": "MIG devices"}
 STARTS_NOW = "Starts now."
 _DRAINING = "the admin is draining"
 _LATER = "This session waits until that is over."
@@ -25,17 +29,20 @@ _LATER = "This session waits until that is over."
 @dataclass(frozen=True, slots=True)
 class Machines:
     """What the machines of a resource group that take sessions have together, and the most of each
-    slot on one of them. `with_fgpu`: only those with FGPU are meant, and there are others."""
+    slot that one session could have on one of them. `gpus`: only those with GPUs of this slot are
+    meant, and there are others. `on_one`: the most on one GPU."""
 
     group: str
     count: int
     total: Slots
     most: Slots
-    with_fgpu: bool = False
+    gpus: str | None = None
+    on_one: Slots = Slots()
 
     def __str__(self) -> str:
         noun = "the machine" if self.count == 1 else f"the {number(self.count)} machines"
-        which = "" if not self.with_fgpu else " with FGPU" if self.count == 1 else " that have FGPU"
+        with_or_have = "with" if self.count == 1 else "that have"
+        which = "" if self.gpus is None else f" {with_or_have} {_GPUS[self.gpus]}"
         return f"{noun} of {self.group}{which}"
 
 
@@ -60,10 +67,14 @@ def _asked(wanted: Slots) -> list[str]:
     return [name for name, amount in wanted if amount > 0]
 
 
-def _list(slots: Slots, names: Sequence[str]) -> str:
-    """`1 CPU core and no memory`."""
-    amounts = [(name, getattr(slots, name)) for name in names]
-    return _all([format_slot(name, n) if n > 0 else _NOTHING[name] for name, n in amounts])
+def _list(slots: Slots, names: Sequence[str], profile: str | None = None) -> str:
+    """`1 CPU core and no memory`; MIG devices with their profile."""
+    told = []
+    for name in names:
+        amount = getattr(slots, name)
+        text = format_slot(name, amount) if amount > 0 else _NOTHING[name]
+        told.append(f"{text} {profile}" if name == "mig" and profile else text)
+    return _all(told)
 
 
 def _short(name: str, amount: int) -> str:
@@ -81,12 +92,12 @@ def _free(name: str, amount: int, asked: int) -> str:
     return f"{text} {'is' if name == 'mem' or amount <= 1000 else 'are'} free"
 
 
-def no_room(wanted: Slots, machines: Machines) -> str:
+def no_room(wanted: Slots, machines: Machines, profile: str | None = None) -> str:
     """No machine has room now. Without its end; `waiting` adds that."""
     lacking = wanted.lacking(machines.most)
     if not lacking:
         return (
-            f"Waiting for {_list(wanted, _asked(wanted))} on one machine: "
+            f"Waiting for {_list(wanted, _asked(wanted), profile)} on one machine: "
             f"no machine of {machines.group} has them free together"
         )
     split = not set(lacking) <= set(wanted.lacking(machines.total))
@@ -98,14 +109,21 @@ def no_room(wanted: Slots, machines: Machines) -> str:
     else:
         told = f"{_list(machines.total, lacking)} are free"
         best = _list(machines.most, lacking)
-    text = f"Waiting for {_list(wanted, lacking)}: {told} on {machines}"
-    return f"{text}, but not on one machine: the most on one machine is {best}" if split else text
+    text = f"Waiting for {_list(wanted, lacking, profile)}: {told} on {machines}"
+    if not split:
+        return text
+    if lacking[-1] in _GPUS and machines.most == replace(
+        machines.most, **{lacking[-1]: getattr(machines.on_one, lacking[-1])}
+    ):
+        # With several GPUs in a machine: what is free of them adds up to nothing.
+        return f"{text}, but not on one GPU: the most on one GPU is {best}"
+    return f"{text}, but not on one machine: the most on one machine is {best}"
 
 
-def agent_full(wanted: Slots, agent: str, free: Slots) -> str:
+def agent_full(wanted: Slots, agent: str, free: Slots, profile: str | None = None) -> str:
     """The machine that the user picked has no room now. Without its end."""
     lacking = wanted.lacking(free)
-    head = f"Waiting for {_list(wanted, lacking)} on {agent}, which you chose: "
+    head = f"Waiting for {_list(wanted, lacking, profile)} on {agent}, which you chose: "
     if len(lacking) == 1:
         name = lacking[0]
         return head + f"{_free(name, getattr(free, name), getattr(wanted, name))} there"
@@ -229,12 +247,29 @@ def machine_gone(agent: str, group: str) -> str:
     )
 
 
+def gpu_lost(
+    wanted: Slots, group: str, profile: str | None = None, agent: str | None = None
+) -> str:
+    """Only GPUs that cannot be used now would do, on machines that take sessions."""
+    asked = _list(wanted, [name for name in _asked(wanted) if name in _GPUS], profile)
+    where = agent or group
+    return (
+        f"No GPU of {where} that works now has {asked}; one that does not work may. "
+        "The admin has been told."
+    )
+
+
 def too_small_now(
-    wanted: Slots, group: str, largest: Slots, silent: int = 1, drained: int = 0
+    wanted: Slots,
+    group: str,
+    largest: Slots,
+    silent: int = 1,
+    drained: int = 0,
+    profile: str | None = None,
 ) -> str:
     """Only machines that take no sessions now may be large enough: so many do not answer, so many
     are drained; `largest` is of the others."""
-    amounts = _list(wanted, wanted.lacking(largest) or _asked(wanted))
+    amounts = _list(wanted, wanted.lacking(largest) or _asked(wanted), profile)
     if not drained:
         return (
             f"No machine of {group} that answers has {amounts}; "
@@ -247,11 +282,17 @@ def too_small_now(
     return f"{head}: {_DRAINING} {'one that does' if drained == 1 else 'those that do'}. {_LATER}"
 
 
-def never_fits(wanted: Slots, largest: Slots, group: str, agent: str | None = None) -> str:
+def never_fits(
+    wanted: Slots,
+    largest: Slots,
+    group: str,
+    agent: str | None = None,
+    profile: str | None = None,
+) -> str:
     """No machine could ever hold it, or not the one that the user picked."""
     lacking = wanted.lacking(largest)
     if not lacking:
-        together = _list(wanted, _asked(wanted))
+        together = _list(wanted, _asked(wanted), profile)
         return f"Never fits: no machine of {group} has {together} together."
     where = agent or f"the largest machine of {group}"
     if len(lacking) == 1:
@@ -263,7 +304,7 @@ def never_fits(wanted: Slots, largest: Slots, group: str, agent: str | None = No
         told = f"the most on one machine of {group} is {_list(largest, lacking)}"
     else:
         told = f"{agent} has {_list(largest, lacking)}"
-    return f"Never fits: asks {_list(wanted, lacking)}, {told}."
+    return f"Never fits: asks {_list(wanted, lacking, profile)}, {told}."
 
 
 def never_allowed(

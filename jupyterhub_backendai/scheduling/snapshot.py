@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from ..model.gpus import GpuDevice
 from ..model.slots import Limits, Slots
 from ..model.status import Result
 from ..model.steps import Step
@@ -29,6 +30,9 @@ Code = Literal[
 ]
 """Why a session waits, as one word of a bounded set (history rows and metrics labels use it)."""
 
+
+Devices = tuple[tuple[str, int], ...]
+"""Of GPUs or MIG devices, by UUID: how much of each, in thousandths of its slot."""
 
 EndCode = Literal["dependency_failed", "pending_timeout"]
 """Why a session waits no more although it never started."""
@@ -51,7 +55,8 @@ class Pending:
 
     `ready_at` is when the last of what it depended on ended; `pending_since` when it came into
     line the last time, where that is not when it was submitted: a start may fail and be tried
-    again, and its place in line is still that of its submission.
+    again, and its place in line is still that of its submission. `profile` is that of the MIG
+    devices that it asks; None: any.
     """
 
     id: str
@@ -67,6 +72,7 @@ class Pending:
     dependencies: tuple[Dependency, ...] = ()
     ready_at: float | None = None
     pending_since: float | None = None
+    profile: str | None = None
 
     @property
     def could_start_at(self) -> float:
@@ -77,28 +83,26 @@ class Pending:
 @dataclass(frozen=True, slots=True)
 class Agent:
     """One machine that runs containers. Names are unique over all resource groups. `available`: it
-    answers; `schedulable`: its admin lets sessions on it."""
+    answers; `schedulable`: its admin lets sessions on it. `devices` are its GPUs, in an order that
+    stays; `capacity` has the sums of those that can be used."""
 
     name: str
     group: str
     capacity: Slots
     available: bool = True
     schedulable: bool = True
+    devices: tuple[GpuDevice, ...] = ()
 
     @property
     def takes_sessions(self) -> bool:
         """Whether a session may be placed on it now, if there is room."""
         return self.available and self.schedulable
 
-    def may_hold(self, wanted: Slots) -> bool:
-        """Whether it could run this with nothing else on it. One that never answered might: nobody
-        knows what it has."""
-        return self.capacity == Slots() or wanted.fits(self.capacity)
-
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An allocation that is held now. A session may hold several; it is counted once."""
+    """An allocation that is held now. A session may hold several; it is counted once. `profile` is
+    that of the MIG devices that it asked."""
 
     session_id: str
     owner: str
@@ -106,6 +110,8 @@ class Holding:
     group: str
     agent: str
     slots: Slots
+    devices: Devices = ()
+    profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +122,9 @@ class GroupRule:
     waits for (0: never passed, infinity: no bound). It has no meaning for room in a strict queue,
     where nothing is passed at all. What has waited for `pending_timeout` seconds (0: no bound)
     since it could have started waits no more.
+
+    `gpu_spread`: more than one GPU is whole ones and at most one share ("packed"), or equal shares.
+    `gpu_placement`: where least is left of a GPU, or where fewest fragments arise.
     """
 
     name: str
@@ -123,6 +132,8 @@ class GroupRule:
     max_bypass: float = 900.0
     selection: Literal["concentrated", "dispersed"] = "concentrated"
     pending_timeout: float = 0.0
+    gpu_spread: Literal["packed", "even"] = "packed"
+    gpu_placement: Literal["tightest", "fragments"] = "tightest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +152,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A session that starts now, and where."""
+    """A session that starts now, where, and on which GPUs."""
 
     session_id: str
     agent: str
+    devices: Devices = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from ..model.slots import Slots
 from ..model.status import Result
 from ..model.steps import Step
 from . import reasons
-from .placement import amounts, slots_of
+from .gpu_room import Wanted, slots_of, wanted_of
 from .quotas import Account
-from .snapshot import Code, Pending, Wait
+from .snapshot import Agent, Code, Pending, Wait
 from .state import Cause, Group, State
 
 Told = tuple[Code, str, Result]
@@ -68,7 +68,7 @@ class _Sentences:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._rooms: dict[tuple[str, Slots], str | None] = {}
+        self._rooms: dict[tuple[str, Wanted], str | None] = {}
 
     def about(self, pending: Pending, cause: Cause, position: int) -> Told:
         """Code, sentence and result of one session."""
@@ -102,35 +102,47 @@ class _Sentences:
                 return reasons.never_allowed(pending.slots, over, account.limits, project)
         name, wanted = group.rule.name, pending.slots
         if pending.agent is not None:
+            agent = group.known[pending.agent]
             return reasons.never_fits(
-                wanted, group.known[pending.agent].capacity, name, pending.agent
+                wanted, agent.capacity, name, pending.agent, profile=pending.profile
             )
-        return reasons.never_fits(wanted, slots_of(group.all_capacities.largest), name)
+        largest = group.capacities(_wanted(pending), taking=False).largest
+        return reasons.never_fits(wanted, _slots(largest, pending), name, profile=pending.profile)
 
     def _room(self, group: Group, pending: Pending, position: int) -> Told:
-        key = (pending.group, pending.slots)
+        key = (pending.group, _wanted(pending))
         if key in self._rooms:
             sentence = self._rooms[key]
         else:
-            sentence = self._rooms[key] = _no_room(group, pending.slots)
+            sentence = self._rooms[key] = _no_room(group, pending)
         if sentence is None:
             return "behind", reasons.kept_room(position), Result.SKIPPED
         return "no_room", reasons.waiting(sentence, position), Result.NEED_RETRY
 
 
-def _no_room(group: Group, wanted: Slots) -> str | None:
+def _wanted(pending: Pending) -> Wanted:
+    return wanted_of(pending.slots, pending.profile)
+
+
+def _slots(amounts: tuple[int, int, int], pending: Pending) -> Slots:
+    """Amounts of the kind that the session asks."""
+    return slots_of(Wanted(*amounts, _wanted(pending).kind))
+
+
+def _no_room(group: Group, pending: Pending) -> str | None:
     """What is missing, or None if nothing is but the right to it."""
-    if group.left_over.holds(amounts(wanted)):
+    wanted = _wanted(pending)
+    if group.left_over(wanted).holds(wanted[:3]):
         return None
-    return reasons.no_room(wanted, group.fgpu_summary if wanted.fgpu else group.summary)
+    return reasons.no_room(pending.slots, group.summary(wanted), pending.profile)
 
 
 def _agent_full(group: Group, pending: Pending, position: int) -> Told:
     machine = group.room.machines[pending.agent or ""]
-    free = slots_of(machine.free)
+    free = _slots(group.free_on(machine, _wanted(pending)), pending)
     if all(amount == 0 or amount <= getattr(free, name) for name, amount in pending.slots):
         return "behind", reasons.kept_room(position), Result.SKIPPED
-    sentence = reasons.agent_full(pending.slots, machine.name, free.floor())
+    sentence = reasons.agent_full(pending.slots, machine.name, free, pending.profile)
     return "agent_full", reasons.waiting(sentence, position), Result.NEED_RETRY
 
 
@@ -140,10 +152,20 @@ def _no_agent(group: Group, pending: Pending) -> Told:
     if pending.agent is not None:
         could = [group.known[pending.agent]] if pending.agent in group.known else []
     else:
-        could = [one for one in group.known.values() if one.may_hold(pending.slots)]
+        wanted = _wanted(pending)
+        could = [a for a in group.known.values() if _may_hold(group, a, wanted)]
     drained = sum(not one.schedulable for one in could)
     code: Code = "drained" if could and drained == len(could) else "no_agent"
+    if any(one.takes_sessions for one in could):
+        told = reasons.gpu_lost(pending.slots, group.rule.name, pending.profile, pending.agent)
+        return code, told, Result.NEED_RETRY
     return code, _missing(group, pending, len(could) - drained, drained), Result.NEED_RETRY
+
+
+def _may_hold(group: Group, agent: Agent, wanted: Wanted) -> bool:
+    """Whether it could run this with nothing else on it. One that never answered might: nobody
+    knows what it has."""
+    return agent.capacity == Slots() or group.could_hold(agent, wanted)
 
 
 def _missing(group: Group, pending: Pending, silent: int, drained: int) -> str:
@@ -157,8 +179,8 @@ def _missing(group: Group, pending: Pending, silent: int, drained: int) -> str:
         return reasons.machine_gone(pending.agent, name)
     if not group.room.machines:
         return reasons.no_machine(name, silent, drained)
-    largest = slots_of(group.capacities.largest)
-    return reasons.too_small_now(pending.slots, name, largest, silent, drained)
+    largest = _slots(group.capacities(_wanted(pending), taking=True).largest, pending)
+    return reasons.too_small_now(pending.slots, name, largest, silent, drained, pending.profile)
 
 
 def _quota(account: Account | None, pending: Pending, project: str | None) -> Told:

@@ -23,6 +23,7 @@ from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
+from .calls.usage import UsageHandler
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
@@ -40,6 +41,7 @@ from .pages.sessions import SessionsPage
 from .pages.shell import HUB_STATIC, Shell, look
 from .parts import Parts
 from .table import CALLS, calls_at
+from .usage import Usages
 from .workers.batch import BatchWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
@@ -55,6 +57,7 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}": SessionHandler,
     "api/sessions/{id}/history": HistoryHandler,
     "api/sessions/{id}/logs": LogsHandler,
+    "api/sessions/{id}/usage": UsageHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
     "api/agents": AgentsHandler,
@@ -87,6 +90,7 @@ class Service:
         self.parts = Parts(config)
         self.shell = Shell(self.hub_auth, look(config))
         self.estimates = Estimates()
+        self.usages = Usages()
         self.feed = Feed()
         self.streams, self.logs = stream_places(), log_places()
         self.launchers, self.once = Turns(), Once()

@@ -11,7 +11,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
-from . import agents, queries, schemas
+from . import agents, queries, schemas, usage
 from .auth import DELETE, READ, START
 
 JSON = ("application/json",)
@@ -111,6 +111,10 @@ CALLS: tuple[Call, ...] = (
         "logs", "GET", f"{ONE}/logs", "What a container of a session wrote; what is no text in it "
         "is escaped.", Who.OWNER, READ, query=queries.LogQuery,
         media=("text/plain", "application/x-ndjson"), errors=(409, 429),
+    ),
+    Call(
+        "usage", "GET", f"{ONE}/usage", "What a session uses of its GPUs now.", Who.OWNER, READ,
+        reply=usage.SessionUsage,
     ),
     Call(
         "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",

@@ -35,7 +35,9 @@ MAX_RACES = 10  # looks at a session that somebody else keeps moving
 STOP_GRACE = 5  # seconds
 
 # Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
-FAILED = RETRYABLE | {"start_failed", "image_missing", "start_timeout", "folder", "configuration"}
+FAILED = RETRYABLE | {
+    "start_failed", "image_missing", "start_timeout", "folder", "configuration", "gpu",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,9 @@ async def clear(
     for agent in agents:
         with steps.of(Step.REMOVE_CONTAINER):
             await site.engine.remove_session(agent, session.id)
+    if session.slots.gpu_slot is not None:
+        granted = await site.db(site.store.granted, session.id)
+        await site.gpus.release(session.id, granted)
     return outcome
 
 

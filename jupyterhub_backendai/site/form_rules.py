@@ -105,6 +105,7 @@ def needs(environment: Environment) -> list[Json]:
     found: list[Json] = [
         {"slot": slot, "least": least, "text": text}
         for slot, least, text in least_amounts(minimum, label)
+        if least
     ]
     for number, (slot, least, text) in enumerate(least_gpus(minimum, label)):
         others = [other for other in GPU_SLOTS if other != slot]

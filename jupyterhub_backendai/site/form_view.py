@@ -25,6 +25,11 @@ _ROWS = (
     ("depends_on", "sessions to wait for", MAX_DEPENDENCIES, ("depends_on",)),
 )
 
+# Of the view, what only the templates read. Their fields have it, so the script finds it there.
+_IN_THE_FIELDS = frozenset(
+    {"spec", "note", "from_link", "kept", "ticket", "launcher", "manual_image", "folder_limit"}
+)
+
 
 @dataclass(frozen=True)
 class Filled:
@@ -100,7 +105,13 @@ def _for_page(group: Mapping[str, Any]) -> dict[str, Any]:
     return judged(group) | {"gpus": kinds, "agents": agents}
 
 
-def json_for_script(data: Any) -> Markup:
+def for_script(view: Mapping[str, Any]) -> Markup:
+    """What the form's script reads of its view; of what was typed, whether there is any."""
+    told = {name: value for name, value in view.items() if name not in _IN_THE_FIELDS}
+    return _json_for_script({**told, "draft": bool(view.get("draft"))})
+
+
+def _json_for_script(data: Any) -> Markup:
     """JSON that can stand inside a script element: nothing in it ends the element or a comment."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     for char, escaped in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):

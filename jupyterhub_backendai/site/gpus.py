@@ -47,7 +47,7 @@ class GroupGpus:
                 found[device.kind].append(device)
             for slot in GPU_SLOTS:
                 if getattr(agent.capacity, slot) and not agent.devices:
-                    found[GpuKind(slot)]  # type: ignore[arg-type]
+                    found[GpuKind(slot)]
         order = sorted(found, key=lambda kind: (GPU_SLOTS.index(kind.slot), kind.profile or ""))
         return {kind: found[kind] for kind in order}
 

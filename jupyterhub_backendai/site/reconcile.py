@@ -56,6 +56,7 @@ class Reconciler:
                 # One lane for each agent: one that hangs holds up no other.
                 lanes = {session.agent for session in sessions} | set(site.engine.hosts)
                 await asyncio.gather(*(self._lane(a, sessions, first, lost) for a in lanes))
+                await site.gpus.restore(await site.db(site.store.all_granted))
                 first = False
             except Exception:
                 site.log.exception("Reconciling failed; it is tried again")

@@ -27,6 +27,7 @@ from . import ending, retention
 from .cleanups import Cleanups
 from .clock import utcnow
 from .folders import FolderShelf
+from .gpu_host import SiteGpus
 from .hub_servers import HubServers
 from .looks import Looks
 from .queue import Queue
@@ -75,6 +76,9 @@ class Site:
         self.store.upgrade()
         self.hub_id = configuration.hub_id or self.store.hub_id
         self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
+        self.gpus = SiteGpus(
+            self.engine.hosts, configuration.gpu_rules(), configuration.simulated_gpus
+        )
         self.settings = SiteSettings(
             hub_id=self.hub_id,
             uid=configuration.uid,
@@ -85,6 +89,7 @@ class Site:
             scratch_driver=configuration.scratch_driver,
             scratch_options=dict(configuration.scratch_options),
             log_max=configuration.log_bytes(),
+            gpus=self.gpus.on,
         )
         self.shelf = LogShelf(configuration.log_directory, self.settings.log_max)
         self.folders = FolderShelf(self)
@@ -164,6 +169,7 @@ class Site:
         self.closed = True
         for key in [key for key, site in self._sites.items() if site is self]:
             del self._sites[key]
+        await self.gpus.close()
         await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 
     def answers(self, agent: str) -> bool:
@@ -173,8 +179,8 @@ class Site:
     async def report_agents(self) -> None:
         """Looks at every agent and notes what it has and whether it answers."""
         reports = [
-            AgentReport(a.name, a.group, a.capacity, a.available, a.reason)
-            for a in await self.engine.agents()
+            AgentReport(a.name, a.group, a.capacity, a.available, a.reason, devices)
+            for a, devices in await self.gpus.with_devices(await self.engine.agents())
         ]
         for report in reports:
             # Once each time that it changes: this is how the admin is told.
@@ -212,7 +218,7 @@ class Site:
             folders={folder.name: folder for folder in folders},
             folders_enabled=self.folders.enabled,
             names_in_use=names,
-            agents=tuple(AgentFacts(a.name, a.group, a.capacity) for a in agents),
+            agents=tuple(AgentFacts(a.name, a.group, a.capacity, a.devices) for a in agents),
             sessions=earlier,
             service=self.configuration.service,
             now=utcnow(),

@@ -15,11 +15,13 @@ from dockerspawner import DockerSpawner
 
 from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError
 from ..engine.create import apply_settings, overruled
+from ..engine.devices import refusal
 from ..engine.docker import DockerHost
 from ..engine.inside import batch_files
 from ..engine.settings import ContainerSettings
 from ..engine.support import support_files
 from ..model.errors import LaunchError, shown
+from ..model.gpus import Granted
 from ..model.resolve import SessionRequest
 from ..model.steps import Step
 from ..site.steps import Steps
@@ -77,7 +79,10 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         return tuple(free[:wanted]) if len(free) >= wanted else None
 
     async def make_container(
-        self, session: Session, settings_for: Callable[[Cores], ContainerSettings]
+        self,
+        session: Session,
+        settings_for: Callable[[Cores], ContainerSettings],
+        granted: tuple[Granted, ...] = (),
     ) -> None:
         """Create, fill and start as one piece of work that a cancelled start cannot tear apart:
         whoever cleans up waits for it first. `settings_for` is given the cores that it gets."""
@@ -86,7 +91,7 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         lock = self.host.launching
         if pinned:
             await lock.acquire()
-        work = asyncio.ensure_future(self._create_and_start(session, settings_for, pinned))
+        work = asyncio.ensure_future(self._create_and_start(session, settings_for, granted, pinned))
         if pinned:
             # Not when the start is over, but when its container is there for others to see.
             work.add_done_callback(lambda _: lock.release())
@@ -97,6 +102,7 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         self,
         session: Session,
         settings_for: Callable[[Cores], ContainerSettings],
+        granted: tuple[Granted, ...],
         pinned: bool,
     ) -> None:
         steps = self._attempt.steps  # of this start, also when the next one has begun
@@ -120,6 +126,10 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
                 await self.docker("put_archive", container, "/", job)
         with self._step(steps, Step.START_CONTAINER):
             await self.start_object()
+            if granted:
+                found = await self.docker("inspect_container", container)
+                pid = int(found["State"]["Pid"])
+                await self.site.gpus.attach(session.id, granted, container, pid)
         await self.site.db(
             self.site.store.set_kernel,
             session.id,
@@ -195,11 +205,15 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
     def _explain(self, error: APIError) -> Exception:
         text = str(error.explanation or error)
         self.log.error("%s: Docker refused: %s", self._log_name, in_log(text, 1000))
+        if (told := refusal(text, self.host.name)) is not None:
+            return LaunchError("start_failed", told)
         if "bind source path does not exist" in text:
             return LaunchError(
                 "folder",
                 "A folder that you mount is not there any more. Choose your folders again.",
             )
+        if (said := refusal(text, self.host.name)) is not None:
+            return LaunchError("gpu", said)
         return EngineError(text)
 
     async def check_alive(self) -> None:

@@ -19,6 +19,7 @@ from ..engine.docker import AgentConfig
 from ..engine.settings import ContainerSettings, SessionFacts, container_settings
 from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
+from ..model.gpu_settings import GpuSettings
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Status
 from ..model.steps import Step
@@ -265,6 +266,11 @@ class DockerSessionSpawner(ContainerSpawner):
         environment = self.site_catalog().environment(request.environment or "")
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
+        granted = await self.site.db(self.site.store.granted, session.id)
+        gpu = GpuSettings()
+        if granted:
+            with self._attempt.steps.of(Step.PREPARE_GPUS):
+                gpu = await self.site.gpus.prepare(session.id, granted)
 
         def settings_for(cores: Cores) -> ContainerSettings:
             facts = SessionFacts(
@@ -276,10 +282,13 @@ class DockerSessionSpawner(ContainerSpawner):
                 command=command or tuple(self.cmd or ()),
                 cores=cores,
                 batch=batch_job(request, session.name),
+                granted=granted,
+                gpu=gpu,
+                cdi=host.cdi,
             )
             return container_settings(facts, image, self.site.settings)
 
-        await self.make_container(session, settings_for)
+        await self.make_container(session, settings_for, granted)
         if self.post_start_cmd:
             with self._attempt.steps.of(Step.POST_START):
                 await self.post_start_exec()

@@ -15,7 +15,7 @@ from ..model.resolve import Context, SessionRequest, resolve
 from ..model.sizes import size_error
 from ..site.ending import ended_by
 from ..site.form import start_again
-from ..site.form_view import Filled, json_for_script
+from ..site.form_view import Filled, for_script
 from ..site.options import options_view, summary
 from ..store import Session, Unavailable
 from .errors import SessionSpawnError, database_asked
@@ -72,7 +72,7 @@ async def _filled(spawner: OptionDoors) -> str:
         launcher=_launcher(spawner),
     )
     template = _templates().get_template("backendai/options_form.html")
-    return template.render(view=view, view_json=json_for_script(view))
+    return template.render(view=view, view_json=for_script(view))
 
 
 def _launcher(spawner: OptionDoors) -> str:

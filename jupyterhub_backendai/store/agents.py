@@ -7,7 +7,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
-from ..model.slots import Slots
+from ..model.gpus import Granted
+from ..model.slots import SLOT_NAMES, Slots
 from ..scheduling.snapshot import Holding
 from . import feed
 from .errors import NotFound
@@ -18,7 +19,8 @@ _HELD_THERE = select(exists().where(ALLOCATIONS.c.agent == bindparam("of"), text
 _ALL = select(AGENTS).order_by(AGENTS.c.name)
 _ONE = select(AGENTS).where(AGENTS.c.name == bindparam("of"))
 _ADD = insert(AGENTS)
-_TOLD = ("resource_group", "available", "cpu", "mem", "fgpu")  # of a report, to who listens
+# Of a report, what is told to who listens.
+_TOLD = ("resource_group", "available", *SLOT_NAMES, "devices")
 _CHANGE = update(AGENTS).where(AGENTS.c.name == bindparam("of"))
 _HOLDINGS = (
     select(
@@ -27,20 +29,23 @@ _HOLDINGS = (
         SESSIONS.c.project,
         SESSIONS.c.resource_group,
         ALLOCATIONS.c.agent,
-        ALLOCATIONS.c.cpu,
-        ALLOCATIONS.c.mem,
-        ALLOCATIONS.c.fgpu,
+        *(ALLOCATIONS.c[name] for name in SLOT_NAMES),
+        ALLOCATIONS.c.devices,
     )
     .join(SESSIONS, SESSIONS.c.id == ALLOCATIONS.c.session_id)
     .where(text(HELD))
     .order_by(ALLOCATIONS.c.id)
 )
 
+_GRANTED = (
+    select(ALLOCATIONS.c.devices)
+    .where(ALLOCATIONS.c.session_id == bindparam("of"))
+    .order_by(ALLOCATIONS.c.id.desc())
+    .limit(1)
+)
 _USED = (
     select(
-        func.coalesce(func.sum(ALLOCATIONS.c.cpu), 0),
-        func.coalesce(func.sum(ALLOCATIONS.c.mem), 0),
-        func.coalesce(func.sum(ALLOCATIONS.c.fgpu), 0),
+        *(func.coalesce(func.sum(ALLOCATIONS.c[name]), 0) for name in SLOT_NAMES),
         func.count(ALLOCATIONS.c.session_id.distinct()),
     )
     .join(SESSIONS, SESSIONS.c.id == ALLOCATIONS.c.session_id)
@@ -62,7 +67,7 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
         }  # fmt: skip
         # One that does not answer says nothing: what it had is still the best that is known.
         if agent.available or agent.capacity != Slots() or agent.name not in known:
-            new |= agent.capacity.as_dict()
+            new |= {**agent.capacity.as_dict(), "devices": agent.devices}
         before = known.get(agent.name)
         if before is None:
             db.execute(_ADD, {"name": agent.name, **new})
@@ -118,10 +123,23 @@ def holdings(db: Connection) -> list[Holding]:
             project=row.project,
             group=row.resource_group,
             agent=row.agent,
-            slots=Slots(row.cpu, row.mem, row.fgpu),
+            slots=Slots(row.cpu, row.mem, row.fgpu, row.gpu, row.mig),
+            devices=tuple((granted.uuid, granted.amount) for granted in row.devices),
+            profile=row.devices[0].profile if row.devices else None,
         )
         for row in db.execute(_HOLDINGS)
     ]
+
+
+def granted(db: Connection, session_id: str) -> tuple[Granted, ...]:
+    """The GPUs that a session was given last, whether it still holds them or not."""
+    found = db.scalar(_GRANTED, {"of": session_id})
+    return tuple(found or ())
+
+
+def all_granted(db: Connection) -> dict[str, tuple[Granted, ...]]:
+    """The GPUs of all sessions that hold some now, by session id."""
+    return {row.session_id: row.devices for row in db.execute(_HOLDINGS) if row.devices}
 
 
 def used(db: Connection, owner: str) -> tuple[Slots, int]:

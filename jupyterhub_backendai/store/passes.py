@@ -16,13 +16,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, exists, func, insert, select, text, update
+from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, select, text, update
 
 from ..model.catalog import Catalog, ResourceGroup
+from ..model.gpus import GpuDevice
 from ..model.policy import Policies
 from ..model.request import SessionRequest
-from ..model.slots import Limits, Slots
+from ..model.slots import SLOT_NAMES, Limits, Slots
 from ..model.status import AGENT_FAILED, IllegalTransition, Phase, Result, Status
+from ..scheduling.fgpu import grant
 from ..scheduling.queue import schedule
 from ..scheduling.snapshot import (
     Agent,
@@ -30,6 +32,7 @@ from ..scheduling.snapshot import (
     Ending,
     GroupRule,
     Pending,
+    Placement,
     Snapshot,
     Wait,
 )
@@ -50,11 +53,13 @@ _NEWEST = (
     .correlate(SESSIONS)
     .scalar_subquery()
 )
+# Read out of the request only where there is one.
+_MIG_PROFILE = case((_ALL.mig > 0, _ALL.spec["mig_profile"].as_string())).label("mig_profile")
 _WAITING = (
     select(
-        _ALL.id, _ALL.owner, _ALL.project, _ALL.resource_group, _ALL.cpu, _ALL.mem, _ALL.fgpu,
+        _ALL.id, _ALL.owner, _ALL.project, _ALL.resource_group, *(_ALL[n] for n in SLOT_NAMES),
         _ALL.priority, _ALL.submitted_at, _ALL.status_changed_at, _ALL.agent_wanted,
-        _ALL.not_before, _ALL.reason_code, _ALL.reason, _ALL.position,
+        _ALL.not_before, _MIG_PROFILE, _ALL.reason_code, _ALL.reason, _ALL.position,
         HISTORY.c.id.label("last_id"), HISTORY.c.phase, HISTORY.c.error_code,
         HISTORY.c.to_status, HISTORY.c.result, HISTORY.c.updated_at,
         exists().where(ALLOCATIONS.c.session_id == _ALL.id).label("had_a_place"),
@@ -148,7 +153,7 @@ def run(db: Connection, policies: Policies, catalog: Catalog, now: datetime) -> 
 
     agents_of = {placement.session_id: placement.agent for placement in decision.placements}
     placed = sessions.place(db, agents_of, steps, now)
-    _grant(db, placed, now)
+    _grant(db, placed, decision.placements, found.agents, now)
     for ending in decision.endings:
         _end(db, ending, now)
     _tell(db, decision.waits, waiting)
@@ -184,7 +189,7 @@ def _read(row: Any, avoid: frozenset[str], awaited: Sequence[Any]) -> _Waiting:
         owner=row.owner,
         project=row.project,
         group=row.resource_group,
-        slots=Slots(row.cpu, row.mem, row.fgpu),
+        slots=Slots(row.cpu, row.mem, row.fgpu, row.gpu, row.mig),
         priority=row.priority,
         submitted_at=row.submitted_at.timestamp(),
         agent=row.agent_wanted,
@@ -193,6 +198,7 @@ def _read(row: Any, avoid: frozenset[str], awaited: Sequence[Any]) -> _Waiting:
         dependencies=_dependencies(awaited),
         ready_at=max((one.ended_at.timestamp() for one in awaited if one.ended_at), default=None),
         pending_since=row.status_changed_at.timestamp(),
+        profile=row.mig_profile,
     )
     latest = None
     if row.last_id is not None:
@@ -219,6 +225,7 @@ def candidate(db: Connection, request: SessionRequest, owner: str, now: datetime
         agent=request.agent,
         not_before=request.not_before.timestamp() if request.not_before else None,
         dependencies=_dependencies(awaited),
+        profile=request.mig_profile,
     )
 
 
@@ -263,7 +270,7 @@ def _snapshot(
         now=now.timestamp(),
         pending=pending,
         agents=[
-            Agent(a.name, a.group, a.capacity, a.available, a.schedulable)
+            Agent(a.name, a.group, a.capacity, a.available, a.schedulable, a.devices)
             for a in agents.agents(db)
         ],
         holdings=held,
@@ -277,8 +284,9 @@ def _snapshot(
 
 def _rule(group: ResourceGroup) -> GroupRule:
     return GroupRule(
-        group.name, group.queue, group.max_bypass, group.selection, group.pending_timeout
-    )
+        group.name, group.queue, group.max_bypass, group.selection, group.pending_timeout,
+        group.gpu_spread, group.gpu_placement,
+    )  # fmt: skip
 
 
 def _owner_limits(db: Connection, policies: Policies, owners: Collection[str]) -> dict[str, Limits]:
@@ -289,14 +297,29 @@ def _owner_limits(db: Connection, policies: Policies, owners: Collection[str]) -
     return {owner: policies.of(owner, groups).limits for owner, groups in db.execute(_GROUPS)}
 
 
-def _grant(db: Connection, placed: Sequence[Session], now: datetime) -> None:
+def _grant(
+    db: Connection,
+    placed: Sequence[Session],
+    placements: Sequence[Placement],
+    agents: Sequence[Agent],
+    now: datetime,
+) -> None:
     """Notes what each of those that were placed holds there."""
+    devices = {p.session_id: p.devices for p in placements if p.devices}
+    known: dict[tuple[str | None, str], GpuDevice] = {}
+    if devices:
+        known = {(a.name, d.uuid): d for a in agents for d in a.devices}
     values = [
         {
             "session_id": session.id,
             "kernel": MAIN_KERNEL,
             "agent": session.agent,
             "created_at": now,
+            "devices": tuple(
+                grant(device, amount)
+                for uuid, amount in devices.get(session.id, ())
+                if (device := known.get((session.agent, uuid)))  # else amounts alone are known
+            ),
             **session.slots.as_dict(),
         }
         for session in placed

@@ -40,6 +40,11 @@ _FOUND = (
     )
     .order_by(_ALL.submitted_at, _ALL.id)
 )
+_LIVE_CONTAINERS = (
+    select(KERNELS.c.container_id)
+    .join(SESSIONS, _ALL.id == KERNELS.c.session_id)
+    .where(text(LIVE), KERNELS.c.container_id != "")
+)
 _KERNELS = (
     select(KERNELS)
     .where(KERNELS.c.session_id == bindparam("of"))
@@ -210,3 +215,8 @@ def page(
 def kernels(db: Connection, session_id: str) -> list[Kernel]:
     """The containers of a session, the main one first."""
     return [kernel_of(row) for row in db.execute(_KERNELS, {"of": session_id})]
+
+
+def live_containers(db: Connection) -> list[str]:
+    """Ids of the containers of sessions that are not over."""
+    return list(db.scalars(_LIVE_CONTAINERS))

@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 
 from sqlalchemy import Row
 
+from ..model.gpus import GpuDevice
 from ..model.resolve import SessionRequest
 from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
@@ -159,13 +160,15 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class AgentReport:
-    """What an engine says of one of its agents. `reason`: why it is not available."""
+    """What an engine says of one of its agents. `reason`: why it is not available; `devices`: its
+    GPUs, in an order that stays."""
 
     name: str
     group: str
     capacity: Slots
     available: bool = True
     reason: str = ""
+    devices: tuple[GpuDevice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +188,7 @@ class AgentState:
     drained_at: datetime | None
     drained_by: str | None
     seq: int
+    devices: tuple[GpuDevice, ...] = ()
 
     @property
     def schedulable(self) -> bool:
@@ -270,7 +274,8 @@ def agent_of(row: Row[Any]) -> AgentState:
     return AgentState(
         name=row.name,
         group=row.resource_group,
-        capacity=Slots(row.cpu, row.mem, row.fgpu),
+        capacity=Slots(row.cpu, row.mem, row.fgpu, row.gpu, row.mig),
+        devices=row.devices,
         available=row.available,
         reason=row.reason,
         seen_at=row.seen_at,

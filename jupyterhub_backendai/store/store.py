@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 
 from ..model.catalog import Catalog
 from ..model.errors import RequestError
+from ..model.gpus import Granted
 from ..model.policy import Policies
 from ..model.resolve import SessionRequest
 from ..model.slots import Slots
@@ -337,10 +338,25 @@ class Store(ServiceCalls):
         with self._db.query() as db:
             return agents.used(db, owner)
 
+    def granted(self, session_id: str) -> tuple[Granted, ...]:
+        """The GPUs that a session was given last, whether it still holds them or not."""
+        with self._db.query() as db:
+            return agents.granted(db, session_id)
+
+    def all_granted(self) -> dict[str, tuple[Granted, ...]]:
+        """The GPUs of all sessions that hold some now, by session id."""
+        with self._db.query() as db:
+            return agents.all_granted(db)
+
     def kernels(self, session_id: str) -> list[Kernel]:
         """The containers of a session, the main one first."""
         with self._db.query() as db:
             return queries.kernels(db, session_id)
+
+    def live_containers(self) -> list[str]:
+        """Ids of the containers of sessions that are not over."""
+        with self._db.query() as db:
+            return queries.live_containers(db)
 
     def history(self, session_id: str) -> list[HistoryEntry]:
         """What was tried for a session, newest first."""

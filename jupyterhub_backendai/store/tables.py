@@ -1,13 +1,15 @@
-"""The tables. Units: `cpu` and `fgpu` in thousandths, `mem` and `shm` in bytes, times in UTC."""
+"""The tables. Units: `cpu`, `fgpu`, `gpu`, `mig` in thousandths, `mem` and `shm` in bytes, times in
+UTC."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable
 from datetime import datetime, timezone
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
+from pydantic import BaseModel
 from sqlalchemy import (
     JSON,
     BigInteger,
@@ -28,6 +30,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from ..model.gpus import GpuDevice, Granted
 from ..model.request import SessionRequest
 
 # The indexes' conditions. SQLite uses a partial index only for a query that repeats its condition
@@ -138,6 +141,39 @@ def _names_of(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
+class Gpus(TypeDecorator[tuple[BaseModel, ...]]):
+    """Devices, or what is granted of them, as a JSON list; read once for each text of one. None, of
+    rows that are older than this, comes out as nothing."""
+
+    impl = JSON
+    cache_ok = True
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        super().__init__()
+        self.model = model
+
+    def process_bind_param(
+        self, value: Collection[BaseModel] | None, dialect: Dialect
+    ) -> list[dict[str, Any]] | None:
+        return None if value is None else [one.model_dump(mode="json") for one in value]
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Any:
+        """What makes records of what the driver gives."""
+        if dialect.name == "sqlite":
+            return partial(_gpus_of, self.model)
+        read = self.impl_instance.result_processor(dialect, coltype)
+        return lambda found: _gpus(self.model, read(found) if read else found)
+
+
+def _gpus(model: type[BaseModel], found: list[Any] | None) -> tuple[BaseModel, ...]:
+    return tuple(model.model_validate(one) for one in found or ())
+
+
+@lru_cache(2000)
+def _gpus_of(model: type[BaseModel], text: str | None) -> tuple[BaseModel, ...]:
+    return _gpus(model, json.loads(text) if text else None)
+
+
 class Base(DeclarativeBase):
     """What all tables share."""
 
@@ -174,6 +210,8 @@ class SessionRow(Base):
     mem: Mapped[int] = mapped_column(BigInteger)
     shm: Mapped[int] = mapped_column(BigInteger)
     fgpu: Mapped[int] = mapped_column(BigInteger)
+    gpu: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    mig: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
     result: Mapped[str] = mapped_column(String(16))
     exit_code: Mapped[int | None] = mapped_column(Integer)
     driver: Mapped[str | None] = mapped_column(String(64))
@@ -237,6 +275,9 @@ class AllocationRow(Base):
     cpu: Mapped[int] = mapped_column(BigInteger)
     mem: Mapped[int] = mapped_column(BigInteger)
     fgpu: Mapped[int] = mapped_column(BigInteger)
+    gpu: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    mig: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    devices: Mapped[tuple[Granted, ...]] = mapped_column(Gpus(Granted), default=(), nullable=True)
     created_at: Mapped[datetime] = mapped_column(UtcTime)
     freed_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
@@ -311,6 +352,11 @@ class AgentRow(Base):
     cpu: Mapped[int] = mapped_column(BigInteger)
     mem: Mapped[int] = mapped_column(BigInteger)
     fgpu: Mapped[int] = mapped_column(BigInteger)
+    gpu: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    mig: Mapped[int] = mapped_column(BigInteger, server_default=text("0"))
+    devices: Mapped[tuple[GpuDevice, ...]] = mapped_column(
+        Gpus(GpuDevice), default=(), nullable=True
+    )
     available: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
     reason: Mapped[str] = mapped_column(Text, default="")
     seen_at: Mapped[datetime] = mapped_column(UtcTime)

@@ -15,10 +15,28 @@ from typing import Any
 from jupyterhub_backendai.engine.base import ImageFacts
 from jupyterhub_backendai.engine.batch import BatchJob
 from jupyterhub_backendai.engine.settings import SessionFacts, SiteSettings, container_settings
+from jupyterhub_backendai.gpu import Nvml
+from jupyterhub_backendai.gpu.enforcement import ENFORCEMENT, MPS_LIMITED
+from jupyterhub_backendai.gpu.providers import mps, mps2
+from jupyterhub_backendai.gpu.providers.advisory import Advisory
+from jupyterhub_backendai.gpu.providers.base import Grants, Provider
+from jupyterhub_backendai.gpu.providers.memory import Memory, MemoryLimits
+from jupyterhub_backendai.gpu.providers.mig import Mig
+from jupyterhub_backendai.gpu.providers.mps import Mps, Servers
+from jupyterhub_backendai.gpu.providers.mps2 import Daemons, Mps2
+from jupyterhub_backendai.gpu.providers.mps_control import Control, MpsThread
+from jupyterhub_backendai.gpu.providers.simulated import Simulated
+from jupyterhub_backendai.gpu.providers.whole import Whole
+from jupyterhub_backendai.gpu.writes import DriverWrites
 from jupyterhub_backendai.model.catalog import Catalog, Environment, Preset
+from jupyterhub_backendai.model.gpu_settings import GpuSettings
+from jupyterhub_backendai.model.gpus import GpuSlot, Granted, ProviderName
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, Folder, resolve
 
+GPU = "GPU-00000000-0000-4000-8000-000000000001"
+MIG = "MIG-11111111-1111-4111-8111-111111111111"
+SIMULATED = "SIM-0"
 GOLDEN = Path(__file__).parent / "golden"
 
 SITE = SiteSettings(hub_id="hub1", folder_root="/srv/folders")
@@ -54,6 +72,26 @@ def session(options: object, context: Context = CONTEXT, **facts: Any) -> Sessio
     return SessionFacts(request=resolve(options, context), **given)
 
 
+def granted(provider: ProviderName, **more: Any) -> Granted:
+    """One share of five of a GPU, or all of it, by a provider."""
+    slots: dict[str, GpuSlot] = {"whole": "gpu", "mig": "mig"}
+    slot = slots.get(provider, "fgpu")
+    shared = slot == "fgpu"
+    given: dict[str, Any] = {
+        "uuid": SIMULATED if provider == "simulated" else MIG if provider == "mig" else GPU,
+        "name": "NVIDIA L40S",
+        "slot": slot,
+        "amount": 1000,
+        "capacity": 5000 if shared else 1000,
+        "memory": 9110 * 2**20 if shared else 46064 * 2**20,
+        "percent": 20 if shared else 100,
+        "provider": provider,
+        "enforcement": MPS_LIMITED if provider == "mps" else ENFORCEMENT[provider],
+        **more,
+    }
+    return Granted(**given)
+
+
 @dataclass(frozen=True)
 class Case:
     """What goes into `container_settings`."""
@@ -69,6 +107,35 @@ class Case:
         return json.loads(json.dumps(found))
 
 
+def provider_settings(provider: ProviderName, session_id: str, grants: Grants) -> GpuSettings:
+    """What a provider says of a session's container; nothing of a machine is asked for it."""
+    nvml, control = Nvml(), Control()
+    driver = DriverWrites(nvml)
+    limits, thread = MemoryLimits(driver), MpsThread()
+    root = Path("/")
+    cooperative = Mps2(driver, Daemons(control, 1000, root / mps2.PIPES, root), thread)
+    cooperative.driver_version = 570
+    servers = Servers(control, root / mps.PIPES, root)
+    providers: tuple[Provider, ...] = (
+        Whole(driver), Mig(), Mps(driver, limits, servers, thread), cooperative,
+        Memory(driver, limits), Advisory(driver), Simulated(),
+    )  # fmt: skip
+    (found,) = (one for one in providers if one.name == provider)
+    return found.settings(session_id, grants)
+
+
+def gpu_case(provider: ProviderName, cdi: bool = False) -> Case:
+    """A session with a GPU on a site that has some; its image would like to have them all."""
+    facts = session({}, granted=(granted(provider),), cdi=cdi)
+    gpu = provider_settings(provider, facts.session_id, facts.granted)
+    return Case(replace(facts, gpu=gpu), image=NVIDIA_IMAGE, site=GPU_SITE)
+
+
+PROVIDERS: tuple[ProviderName, ...] = (
+    "whole", "mig", "mps", "mps2", "memory", "advisory", "simulated",
+)  # fmt: skip
+NVIDIA_IMAGE = replace(IMAGE, env={**IMAGE.env, "NVIDIA_VISIBLE_DEVICES": "all"})
+GPU_SITE = replace(SITE, gpus=True)
 CASES = {
     "default": Case(session({})),
     "resources_and_mounts": Case(
@@ -120,6 +187,10 @@ CASES = {
         session({}, command=("start.sh", "--now"), batch=BatchJob("python train.py; echo $HOME")),
         site=SiteSettings(hub_id="hub1", log_max=10 * 1024**2),
     ),
+    **{f"gpu_{provider}": gpu_case(provider) for provider in PROVIDERS},
+    "gpu_whole_by_cdi": gpu_case("whole", cdi=True),
+    "gpu_mig_by_cdi": gpu_case("mig", cdi=True),
+    "gpu_none": Case(session({}), image=NVIDIA_IMAGE, site=GPU_SITE),
     "a_hundredth_of_a_core": Case(session({"resources": {"cpu": "0.01", "mem": "64m"}})),
 }
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,12 @@ class Fake:
         new = self._path.with_suffix(".new")
         new.write_text("\n".join([self.machine, *rules]), errors="surrogateescape")
         new.replace(self._path)
+
+    @property
+    def was_set(self) -> list[str]:
+        """What was set by calls, in order: `mode UUID N`, `limits UUID CGROUP SOFT HARD`."""
+        path = Path(f"{self._path}.set")
+        return path.read_text().splitlines() if path.exists() else []
 
     def change(self, old: str, new: str) -> None:
         """The same machine with one thing changed, and no rules."""
@@ -147,3 +155,58 @@ def read_elsewhere(fake: Fake) -> Callable[[Path], Any]:
         return pickle.loads(done.stdout)
 
     return read
+
+
+class Mps:
+    """The fake program that MPS is run with, and what it was told."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        program = folder / "nvidia-cuda-mps-control"
+        program.symlink_to(Path(__file__).with_name("fake_mps_control.py"))
+        self.program = str(program)
+
+    def rules(self, *rules: str) -> None:
+        (self.folder / "rules").write_text("\n".join(rules))
+
+    @property
+    def calls(self) -> list[str]:
+        """Each call that changes something, in order: arguments, or lines of input after `<`."""
+        path = self.folder / "calls"
+        said = path.read_text().splitlines() if path.exists() else []
+        return [line for line in said if " list" not in line and "get_" not in line]
+
+    @property
+    def daemons(self) -> dict[str, Any]:
+        """By pipe directory, as the program keeps them."""
+        path = self.folder / "daemons.json"
+        return json.loads(path.read_text()) if path.exists() else {}
+
+    def change(self, change: Callable[[dict[str, Any]], object]) -> None:
+        """Something that happens to the daemons from elsewhere."""
+        daemons = self.daemons
+        change(daemons)
+        (self.folder / "daemons.json").write_text(json.dumps(daemons))
+
+
+@pytest.fixture
+def mps(tmp_path: Path) -> Mps:
+    return Mps(tmp_path / "mps")
+
+
+@pytest.fixture
+def mount(fake: Fake, proc: Proc, mps: Mps) -> Iterator[Path]:
+    """The root of a machine: /proc with the servers of MPS in it, and cgroups of version 2.
+
+    At a short path, as sockets need.
+    """
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        root = Path(folder)
+        (root / "proc").symlink_to(proc.root)
+        (mps.folder / "proc").symlink_to(proc.root)
+        for cgroup in ("sys/fs/cgroup", "sys/fs/cgroup/fgpu.slice", "sys/fs/cgroup/fgpu"):
+            (root / cgroup).mkdir(parents=True)
+            (root / cgroup / "cgroup.controllers").write_text("cpu memory pids dmem\n")
+            (root / cgroup / "cgroup.subtree_control").write_text("cpu memory pids\n")
+        yield root

@@ -15,6 +15,9 @@
  *   limits CGROUP SOFT HARD USED
  *   part UUID SLOT SMS GPU_INSTANCE COMPUTE_INSTANCE NAME...      a MIG device of the last gpu
  *
+ * What is set is appended to the file FAKE_NVML.set, as `mode UUID N` or `limits UUID CGROUP SOFT HARD`, and holds from
+ * then on; limits only for a CGROUP that is there.
+ *
  * ERROR is NVML's name (GpuIsLost), or a number. With -DOLD the library has none of the calls of newer drivers. */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -53,7 +56,7 @@ struct device {
     int major, minor;
     struct process processes[MAX]; int n_processes;
     struct sample samples[MAX]; int n_samples;
-    struct limit limits[8]; int n_limits;
+    struct limit limits[MAX]; int n_limits;
 };
 
 struct rule { char call[80], uuid[96], path[256]; int error, hang; long after, times; };
@@ -153,6 +156,38 @@ static void parse(char *from) {
     }
 }
 
+static struct device *find(const char *uuid) {
+    for (int i = 0; i < world.n_devices; i++)
+        if (!strcmp(world.devices[i].uuid, uuid)) return &world.devices[i];
+    return NULL;
+}
+
+static FILE *settings(const char *how) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s.set", getenv("FAKE_NVML"));
+    return fopen(path, how);
+}
+
+/* What was set by calls, on top of what the file says. */
+static void apply_settings(void) {
+    char line[512], uuid[96], cgroup[256];
+    u64 soft, hard;
+    unsigned mode;
+    FILE *file = settings("r");
+    while (file && fgets(line, sizeof line, file)) {
+        struct device *d;
+        if (sscanf(line, "mode %95s %u", uuid, &mode) == 2 && (d = find(uuid))) d->mode = mode;
+        if (sscanf(line, "limits %95s %255s %llu %llu", uuid, cgroup, &soft, &hard) != 4 || !(d = find(uuid))) continue;
+        struct limit *l = NULL;
+        for (int i = 0; i < d->n_limits; i++)
+            if (!strcmp(d->limits[i].cgroup, cgroup)) l = &d->limits[i];
+        if (!l) l = ADD(d->limits, d->n_limits);
+        *l = (struct limit){.soft = soft, .hard = hard, .used = l->used};
+        strcpy(l->cgroup, cgroup);
+    }
+    if (file) fclose(file);
+}
+
 static int reload(void) {
     const char *path = getenv("FAKE_NVML");
     FILE *file = path ? fopen(path, "r") : NULL;
@@ -164,16 +199,11 @@ static int reload(void) {
         strcpy(before, text);
     }
     parse(text);
+    apply_settings();
     return SUCCESS;
 }
 
 /* ---- what every call begins with ---- */
-
-static struct device *find(const char *uuid) {
-    for (int i = 0; i < world.n_devices; i++)
-        if (!strcmp(world.devices[i].uuid, uuid)) return &world.devices[i];
-    return NULL;
-}
 
 static int handle_of(const struct device *d, void **out) {
     for (int i = 0; i < 256; i++) {
@@ -264,6 +294,14 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **out) {
     return INVALID_ARGUMENT;
 }
 
+EXPORT int nvmlDeviceGetHandleByUUID(const char *uuid, void **out) {
+    int error = begin(__func__, uuid);
+    if (error) return error;
+    struct device *d = find(uuid);
+    if (!d) return NOT_FOUND;
+    return gone(d) ? GPU_IS_LOST : handle_of(d, out);
+}
+
 /* ---- a device ---- */
 
 EXPORT int nvmlDeviceGetUUID(void *h, char *out, unsigned size) { BEGIN_ON; return put(out, size, d->uuid); }
@@ -286,6 +324,13 @@ EXPORT int nvmlDeviceGetCudaComputeCapability(void *h, int *major, int *minor) {
 }
 
 EXPORT int nvmlDeviceGetComputeMode(void *h, unsigned *out) { BEGIN_ON; *out = d->mode; return SUCCESS; }
+
+EXPORT int nvmlDeviceSetComputeMode(void *h, unsigned mode) {
+    BEGIN_ON;
+    FILE *file = settings("a");
+    fprintf(file, "mode %s %u\n", d->uuid, mode);
+    return fclose(file) ? UNKNOWN : SUCCESS;
+}
 
 EXPORT int nvmlDeviceGetUtilizationRates(void *h, unsigned *out) {
     BEGIN_ON;
@@ -385,5 +430,14 @@ EXPORT int nvmlDeviceGetMemoryLimits_v1(void *h, struct limits *out) {
             return SUCCESS;
         }
     return NOT_FOUND;
+}
+
+struct new_limits { const char *cgroup; u64 soft, hard; };
+EXPORT int nvmlDeviceSetMemoryLimits_v1(void *h, struct new_limits *in) {
+    BEGIN_ON;
+    if (access(in->cgroup, F_OK)) return NOT_FOUND;
+    FILE *file = settings("a");
+    fprintf(file, "limits %s %s %llu %llu\n", d->uuid, in->cgroup, in->soft, in->hard);
+    return fclose(file) ? UNKNOWN : SUCCESS;
 }
 #endif

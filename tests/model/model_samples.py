@@ -118,7 +118,7 @@ def shared(uuid: str, **changes: Any) -> GpuDevice:
     """A GPU of five shares, in steps of 0.1."""
     given: dict[str, Any] = {
         "name": "NVIDIA L40S", "slot": "fgpu", "capacity": 5000, "quantum": 100,
-        "memory": 45 * GIB, "provider": "mps",
+        "memory": 45 * GIB, "provider": "memory",
     }  # fmt: skip
     return GpuDevice(uuid=uuid, **{**given, **changes})
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from jupyterhub_backendai.scheduling import fragments
 from jupyterhub_backendai.scheduling.fragments import Fragments, Usual, prices
-from jupyterhub_backendai.scheduling.packing import WHOLE, Cost, Free, Packing, Wish, ways
+from jupyterhub_backendai.scheduling.packing import WHOLE, Cost, Free, Packing, Wish
+from jupyterhub_backendai.scheduling.ranking import Ranking
 
 LARGEST = Free(16, 16, (WHOLE,) * 4)
 USUAL = fragments.usual_sizes(
@@ -45,7 +46,7 @@ machines = st.builds(
 
 @given(machines, wishes)
 def test_what_is_given_was_free(free: Free, wish: Wish) -> None:
-    found = list(ways(free, wish))
+    found = list(free.ways(wish))
     assert len({after for after, _ in found}) == len(found)
     for after, taken in found:
         assert after.cpu == free.cpu - wish.cpu >= 0
@@ -93,7 +94,7 @@ def test_it_is_the_place_that_costs_least(name: str, data: st.DataObject) -> Non
         everywhere = [
             (cost(free, after), number)
             for number, free in enumerate(packing.machines)
-            for after, _ in ways(free, wish)
+            for after, _ in free.ways(wish)
         ]
         place = packing.find(wish)
         if place is None:
@@ -106,6 +107,28 @@ def test_it_is_the_place_that_costs_least(name: str, data: st.DataObject) -> Non
         if data.draw(st.booleans()):  # something has ended, or an agent is another now
             number = data.draw(st.integers(0, len(packing.machines) - 1))
             packing.update(number, data.draw(machines))
+
+
+@pytest.mark.parametrize("name", ["tightest", "loosest"])
+@given(st.data())
+def test_one_order_for_all_finds_the_same(name: str, data: st.DataObject) -> None:
+    """Where cores only decide between equals, whether each size is looked at by itself or not."""
+    some = data.draw(st.lists(machines, min_size=1, max_size=70))
+    packing = Packing(some, COSTS[name]())
+    ranking = Ranking(some, COSTS[name](), most_cores=name == "loosest")
+    for _ in range(data.draw(st.integers(1, 12))):
+        wish = data.draw(wishes)
+        but = data.draw(st.sets(st.integers(0, len(some) - 1), max_size=3))
+        found = ranking.find(wish, but)
+        assert found == packing.find(wish, but)
+        if found is not None:
+            assert ranking.find_on(found.machine, wish) == found
+            packing.take(found)
+            ranking.take(found)
+        if data.draw(st.booleans()):
+            number, free = data.draw(st.integers(0, len(some) - 1)), data.draw(machines)
+            packing.update(number, free)
+            ranking.update(number, free)
 
 
 def test_a_share_fills_a_gpu_that_is_in_use_already() -> None:

@@ -187,6 +187,14 @@ def test_the_page_judges_kinds_of_gpus_as_the_server_does(
     assert found == ("now" if amount <= told["limits"]["free"] else "waits")
 
 
+def test_nothing_is_told_that_never_decides() -> None:
+    view, _ = shown()
+    for place in (of for g in view["resource_groups"] for of in (g, *g["agents"])):
+        for slot in SLOT_NAMES:
+            over = [bound["over"] for bound in place["bounds"] if bound["slot"] == slot]
+            assert over == sorted(set(over), reverse=True), (place["name"], slot)
+
+
 @pytest.mark.parametrize(
     "options", [{"resources": {"fgpu": 0.5}}, {"preset": "gpu"}], ids=["amount", "preset"]
 )
@@ -226,8 +234,6 @@ def test_the_least_and_the_ports_of_an_environment_are_the_servers_own() -> None
     view, _ = shown()
     (environment,) = view["environments"]
     for need in environment["needs"]:
-        if not need["least"]:
-            continue
         less = need["least"] - 1
         asked = {need["slot"]: less if need["slot"] == "mem" else format_thousandths(less)}
         with pytest.raises(RequestError) as caught:

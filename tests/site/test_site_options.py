@@ -80,7 +80,7 @@ def test_an_agent_that_is_drained_is_told_and_not_counted() -> None:
 def device(uuid: str, slot: Any = "fgpu", **changes: Any) -> GpuDevice:
     """A device of five shares, or of one."""
     given: dict[str, Any] = {
-        "name": "NVIDIA L40S", "slot": slot, "memory": 45 * GIB, "provider": "mps",
+        "name": "NVIDIA L40S", "slot": slot, "memory": 45 * GIB, "provider": "memory",
     }  # fmt: skip
     if slot == "fgpu":
         given |= {"capacity": 5000, "quantum": 100}
@@ -125,7 +125,11 @@ def test_each_kind_of_gpus_is_told_with_its_steps_and_what_is_free() -> None:
     assert (shares["free"], shares["largest_free"]) == (6250, 5000)
     assert shares["limits"] == {"most": 10_000, "left": None, "free": 6200}, "in steps"
     assert shares["enforcement"]["memory"] == "none", "what one can rely on whichever one gets"
-    assert (shares["verified"], shares["simulated"], shares["providers"]) == (False, False, ["mps"])
+    assert (shares["verified"], shares["simulated"], shares["providers"]) == (
+        False,
+        False,
+        ["memory"],
+    )
     assert shares["means"] == {
         "500": "0.5 FGPU: 4.5 GB of GPU memory, 10 % of the computing time (NVIDIA L40S).",
         "1000": "1 FGPU: 9 GB of GPU memory, 20 % of the computing time (NVIDIA L40S).",

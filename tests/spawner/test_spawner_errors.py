@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError, ImageMissing
+from jupyterhub_backendai.gpu import GpuError
 from jupyterhub_backendai.model.errors import FieldError, Kind, LaunchError, RequestError
 from jupyterhub_backendai.spawner.errors import (
     SessionSpawnError,
@@ -78,7 +79,7 @@ def test_a_refusals_status_and_reason(kind: Kind, status: int, reason: str) -> N
 @pytest.mark.parametrize(
     ("reason", "status"),
     [("cancelled", 409), ("queue_timeout", 503), ("folder", 409), ("image_missing", 503),
-     ("start_failed", 503), ("start_timeout", 503)],
+     ("start_failed", 503), ("start_timeout", 503), ("gpu", 503)],
 )  # fmt: skip
 def test_a_failures_status_and_reason(reason: str, status: int) -> None:
     error = SessionSpawnError.failed(LaunchError(reason, "It did not start."))
@@ -150,8 +151,9 @@ def test_a_defect_keeps_its_traceback(log: logging.Logger) -> None:
     [
         ImageMissing("lab/r:1 is not on here.\nPull it, or check c.DockerSpawner.pull_policy."),
         Unavailable("the server is away\n(connection refused)"),
+        GpuError("MPS: the server of GPU-1 is Fault; see its log\nand more"),
     ],
-    ids=["image", "database"],
+    ids=["image", "database", "gpu"],
 )
 def test_an_admin_reads_why_and_its_owner_what_to_do(log: logging.Logger, error: Exception) -> None:
     told = for_people(error, log, "alice:")

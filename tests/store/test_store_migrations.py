@@ -136,23 +136,22 @@ def test_sessions_of_an_older_schema_are_numbered(store: Store, database: Databa
 
 
 def test_secrets_that_an_older_version_kept_are_emptied(store: Store, database: Database) -> None:
-    with database.migration() as connection:
-        schema.downgrade(connection, "0002")
     env = {"HF_TOKEN": "hf_1", "LANG": "C"}
     ended, waits = (
         submit(store, name, request=request(env=env), asked={"env": {"LANG": "C"}})
         for name in ("ended", "waits")
     )
     store.move(ended.id, Status.CANCELLED, phase=Phase.CANCEL, now=after(1))
+    spec, seq = store.get(waits.id).request.model_dump(mode="json"), store.seq()
+    with database.migration() as connection:
+        schema.downgrade(connection, "0002")
     # As they were written before.
     with database.write() as db:
         for name in ("sessions", "launches"):
             db.execute(
                 text(f"UPDATE {name} SET asked = :asked"), {"asked": json.dumps({"env": env})}
             )
-        spec = store.get(waits.id).request.model_dump(mode="json")
         db.execute(text("UPDATE sessions SET spec = :spec"), {"spec": json.dumps(spec)})
-    seq = store.seq()
     upgrade(database)
     emptied = {"HF_TOKEN": "", "LANG": "C"}
     assert store.get(ended.id).request.env == emptied

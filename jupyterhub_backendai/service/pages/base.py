@@ -80,11 +80,6 @@ class Page(Shown, Handler):
         name = [url_escape_path(session.server_name)] if session.server_name else []
         return url_path_join(prefix, "user", url_escape_path(session.owner), *name, "/")
 
-    def terminal_url(self, session: Session) -> str:
-        """Where a terminal of a session is; it is made where there is none yet. JupyterLab alone
-        has no address for one: this is of the package `notebook`, which most images have."""
-        return url_path_join(self.server_url(session), "terminals", "1")
-
     def readable(self, session: Session) -> bool:
         """Whether who asks may read what a session was told to do."""
         return self.caller.may(READ, session.owner, session.owner_groups)

@@ -23,7 +23,7 @@ from ...model.secrets import blanked
 from ...model.status import LIVE
 from ...site.form import Form, in_a_link, quick_start, spec_from_form
 from ...site.form_rules import AHEAD, FORM_FIELDS, IN_LINE
-from ...site.form_view import Filled, json_for_script
+from ...site.form_view import Filled, for_script
 from ...site.options import options_view, summary
 from ...store import Filter, Launch, Session
 from ..auth import READ, START
@@ -216,7 +216,7 @@ class LaunchPage(Page):
         await self.service.launchers.make(
             lambda: self.show(
                 "backendai/pages/launcher.html", self.caller, view=view, owner=context.user,
-                view_json=json_for_script(view), launches=launches,
+                view_json=for_script(view), launches=launches, events="",
             )
         )  # fmt: skip
 

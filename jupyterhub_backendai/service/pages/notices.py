@@ -36,7 +36,6 @@ class NoticesPage(Page):
             "backendai/pages/notices_page.html", PARTS,
             sessions=[session_to(self.caller.name, one) for one in told],
             title_of=title_of, server_url=self.server_url, launch_url=self.launch_url,
-            terminal_url=self.terminal_url,
         )  # fmt: skip
 
 

@@ -64,8 +64,7 @@ class DetailPage(SessionPage):
             mine=session.owner == caller.name, page_of=self.page_of,
             environment_of=self.environment_of,
             tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,
-            server_url=self.server_url(session), terminal_url=self.terminal_url(session),
-            shm=format_bytes(session.request.shm),
+            server_url=self.server_url(session), shm=format_bytes(session.request.shm),
         )  # fmt: skip
 
     async def _start(self, session: Session) -> datetime | None:

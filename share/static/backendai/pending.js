@@ -24,6 +24,15 @@ function tab(state, says) {
 const item = (step) => $(`[data-step="${step}"]`, page);
 const now = () => Date.now() / 1000;
 
+/** A duration in words: "0.4 s", "12 s", "2 min", "1 h 5 min". */
+function duration(seconds) {
+  if (seconds < 10) return `${plain(Math.max(0, seconds), 1)} s`;
+  if (seconds < 60) return `${Math.floor(seconds)} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  const minutes = Math.floor((seconds % 3600) / 60);
+  return `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}`;
+}
+
 /** A call of the Hub's API about this very server. */
 function call(method) {
   return fetch(model, { method, headers: { "X-XSRFToken": xsrf, Accept: "application/json" }, credentials: "same-origin", cache: "no-store" });

@@ -41,12 +41,3 @@ const clock = (epoch, seconds = false) =>
   new Date(epoch * 1000).toLocaleTimeString([], {
     hour: "2-digit", minute: "2-digit", hour12: false, ...(seconds ? { second: "2-digit" } : {}),
   });
-
-/** A duration in words: "0.4 s", "12 s", "2 min", "1 h 5 min". */
-function duration(seconds) {
-  if (seconds < 10) return `${plain(Math.max(0, seconds), 1)} s`;
-  if (seconds < 60) return `${Math.floor(seconds)} s`;
-  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
-  const minutes = Math.floor((seconds % 3600) / 60);
-  return `${Math.floor(seconds / 3600)} h${minutes ? ` ${minutes} min` : ""}`;
-}

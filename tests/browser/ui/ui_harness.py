@@ -22,8 +22,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader, PrefixLoader
 from jupyterhub._data import DATA_FILES_PATH
-from markupsafe import Markup
 from ui_payload import as_served
+
+from jupyterhub_backendai.site.form_view import for_script
 
 ROOT = Path(__file__).resolve().parents[3]
 OURS = [ROOT / "templates", ROOT / "share/static"]
@@ -41,19 +42,11 @@ def environment(*, stock: bool = False, enable_async: bool = False) -> Environme
     return Environment(loader=loader, autoescape=True, enable_async=enable_async)
 
 
-def safe_json(data: Any) -> Markup:
-    """JSON that may stand inside <script>."""
-    text = json.dumps(data)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)
-
-
 def options_form(view: dict[str, Any]) -> str:
     """The options form as the spawner renders it."""
     template = environment().get_template("backendai/options_form.html")
     view = as_served(view)
-    return template.render(view=view, view_json=safe_json(view))
+    return template.render(view=view, view_json=for_script(view))
 
 
 def person(name: str, **attributes: Any) -> SimpleNamespace:

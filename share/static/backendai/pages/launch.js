@@ -1,10 +1,15 @@
-// The launcher of the service: what the server says of the form while it is filled in, and recent launches.
+// The launcher of the service: what the server says of the form while it is filled in, recent launches, and
+// notifications.
 import { atReview, judged, onChange, read } from "../launcher/launcher.js";
 import { Refused, call, part, say, send, trouble } from "./api.js";
+import { endings } from "./end.js";
+import { listen } from "./live.js";
+import { notices } from "./notices.js";
 import { tell } from "./times.js";
 
 const PAUSE = 400; // ms without a change before the server is asked
 const AGAIN = 20000; // ms after which a review that stays open is asked about again
+const SIGNED_OUT = "You are signed out. What you typed stays in this tab.";
 let waiting = 0, asking = null, last = "";
 
 /** Has the server judge the form as it is posted, once nobody types. It only does so for a review, which
@@ -30,7 +35,7 @@ async function ask() {
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Refused)) throw error;
-    if (error.status === 401 || error.status === 403) trouble("You are signed out. What you typed stays in this tab.", location.href);
+    if (error.status === 401 || error.status === 403) trouble(SIGNED_OUT, location.href);
   }
 }
 
@@ -97,6 +102,29 @@ document.addEventListener("click", (event) => {
   if (button) DO[button.dataset.do](button.closest("[data-launch]"), button);
 });
 
+// Notifications
+
+/** Puts the drawer's list, the one part here that changes by itself, in the place of what it was: it has
+ * links only, and the one with the focus keeps it. */
+function replace(node, html) {
+  if (node.html === html) return;
+  const address = node.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
+  node.innerHTML = node.html = html;
+  if (address === null) return;
+  const links = [...node.querySelectorAll("a")];
+  (links.find((link) => link.getAttribute("href") === address) ?? links[0])?.focus();
+}
+
+/** Keeps notes above the bar at the foot of the form, however high that is. */
+function makeRoom() {
+  const bar = document.querySelector(".bk-bar");
+  new ResizeObserver(() => document.documentElement.style.setProperty("--bk-foot", `${bar.offsetHeight}px`)).observe(bar);
+}
+
 tell();
 onChange(judge);
 judge();
+makeRoom();
+endings();
+notices();
+listen(replace, SIGNED_OUT);

@@ -11,9 +11,9 @@ const BLINK = 2000; // ms without a connection after which that is said: the ser
 const ANEW = 500; // ms, at most, until events that ended are asked for again
 const AGAIN = 60000; // ms until events are tried again
 const SHOWN = { live: "Live", polling: "Looks every few seconds", away: "Not connected, trying again" };
-const STAYS = [["checked", "input"], ["open", "details"], ["class", ".show"], ["style", ".show"], ["aria-expanded", ".show"], ["role", "table, thead, tbody, tr, td, th"]];
 
 let away = 0, soon = 0, busy = false, dirty = false, polling = 0, later = 0, source = null, told = "";
+let takeIn = null, signedOut = "";
 const taken = new EventTarget();
 
 /** Calls `work` with each part that was brought up to date. */
@@ -54,7 +54,7 @@ async function renew(node) {
     return true;
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    if (error.status === 401 || error.status === 403) tellTrouble("You are signed out, so this page does not change any more.", location.href);
+    if (error.status === 401 || error.status === 403) tellTrouble(signedOut, location.href);
     else if (error.status === 404) tellTrouble("It is not there any more.");
     else lost();
     return false;
@@ -69,16 +69,7 @@ function tellTrouble(text, href = "") {
 }
 
 function put(node, html) {
-  Idiomorph.morph(node, html, {
-    morphStyle: "innerHTML",
-    callbacks: {
-      beforeNodeMorphed: (old) => !old.dataset || !("still" in old.dataset),
-      // What a reader has ticked or opened stays so.
-      beforeAttributeUpdated: (name, of) => !(name === "value" && of.matches("input") && of.value !== of.defaultValue) && !STAYS.some(([attribute, which]) => name === attribute && of.matches(which)),
-    },
-    // Which would leave the words of a button as they are, where the focus is on it.
-    ignoreActiveValue: document.activeElement.matches("input, select, textarea"),
-  });
+  takeIn(node, html);
   tell(node);
   taken.dispatchEvent(new CustomEvent("part", { detail: node }));
 }
@@ -144,10 +135,12 @@ function leave() {
   poll(HIDDEN_POLL);
 }
 
-
-/** Begins, where the page says whose changes it follows. */
-export function listen() {
+/** Begins, where the page says whose changes it follows. `how(part, html)` takes in what a part is now;
+ * `words` are for who is signed out meanwhile. */
+export function listen(how, words) {
   if (page.dataset.events === undefined) return;
+  takeIn = how;
+  signedOut = words;
   follow();
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") follow();

@@ -1,0 +1,1 @@
+"""Ways in which sessions are given GPUs; one module each."""

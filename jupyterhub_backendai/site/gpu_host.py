@@ -1,0 +1,120 @@
+"""The GPUs of the machine that the Hub is on: what its agent has, and what sessions are given.
+
+GPUs are offered by one agent, the first whose Docker engine is on this machine: two agents that are
+two names of one machine would give each GPU away twice. What must be done on the machine for a
+session's share is done by the Hub's process; the service only reads what was noted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from traitlets.log import get_logger
+
+from ..engine.base import AgentStatus, EngineError
+from ..engine.docker import DockerHost
+from ..gpu import Usage
+from ..gpu.errors import GpuError
+from ..gpu.machine import Gpus
+from ..gpu.offers import simulated
+from ..model.gpu_settings import GpuSettings
+from ..model.gpus import GpuDevice, GpuRule, Granted, slots_in
+
+Grants = tuple[Granted, ...]
+
+
+class GpuFailed(EngineError):
+    """A session's GPU could not be made ready, or its share could not be held."""
+
+
+class SiteGpus:
+    """GPUs of one agent of the site; of all others there are none."""
+
+    def __init__(
+        self, hosts: Mapping[str, DockerHost], rules: Sequence[GpuRule], simulated_gpus: int
+    ) -> None:
+        self.log: logging.Logger | logging.LoggerAdapter[Any] = get_logger()
+        shared = next((rule for rule in rules if rule.shared), GpuRule(shares_per_gpu=5))
+        made_up = simulated(simulated_gpus, shared)
+        near = [host for host in hosts.values() if host.local] or list(hosts.values())[:1]
+        self.on = bool(rules or made_up)
+        self._host = near[0] if self.on and near else None
+        self._gpus = Gpus(rules, simulated=made_up)
+        self._wrong: dict[str, str] = {}  # why a device is not available, by UUID
+
+    async def devices(self, agent: AgentStatus) -> tuple[GpuDevice, ...]:
+        """The GPUs of an agent that was looked at a moment ago."""
+        if self._host is None or agent.name != self._host.name or not agent.available:
+            return ()
+        self._gpus.engine_says(self._host.says, local=self._host.local)
+        found = await self._gpus.devices(agent.group)
+        self._tell(agent.name, found)
+        return found
+
+    async def with_devices(
+        self, agents: Sequence[AgentStatus]
+    ) -> list[tuple[AgentStatus, tuple[GpuDevice, ...]]]:
+        """Agents with what they have of GPUs counted in, and the GPUs themselves."""
+        found = []
+        for agent in agents:
+            devices = await self.devices(agent)
+            capacity = agent.capacity + slots_in(devices)
+            found.append((replace(agent, capacity=capacity), devices))
+        return found
+
+    def _tell(self, agent: str, devices: Sequence[GpuDevice]) -> None:
+        """Tells the admin what cannot be used, and why, once each time that it changes."""
+        for device in devices:
+            if device.reason == self._wrong.get(device.uuid, ""):
+                continue
+            self._wrong[device.uuid] = device.reason
+            if device.available:
+                self.log.warning("GPU %s of %s can be used again", device.uuid, agent)
+            else:
+                self.log.error(
+                    "GPU %s (%s) of %s is not given to sessions: %s",
+                    device.uuid, device.name, agent, device.reason,
+                )  # fmt: skip
+
+    async def prepare(self, session_id: str, granted: Grants) -> GpuSettings:
+        """Makes ready what the session was granted. Raises `GpuFailed`."""
+        try:
+            return await self._gpus.prepare(session_id, granted)
+        except GpuError as error:
+            raise GpuFailed(str(error)) from error
+
+    async def attach(self, session_id: str, granted: Grants, container: str, pid: int) -> None:
+        """Holds what can be held of a running container only. Raises `GpuFailed`: then the
+        container must not go on."""
+        try:
+            await self._gpus.attach(session_id, granted, container, pid)
+        except GpuError as error:
+            raise GpuFailed(str(error)) from error
+
+    async def release(self, session_id: str, granted: Grants) -> None:
+        """Takes back what the session had. Where that fails it is logged and done later, with
+        `restore`: the container that used it is gone."""
+        try:
+            await self._gpus.release(session_id, granted)
+        except GpuError as error:
+            self.log.error("The GPU of session %s is not released yet: %s", session_id, error)
+
+    async def restore(self, sessions: Mapping[str, Grants]) -> None:
+        """Makes anew what a restart took away; these sessions are all that hold something."""
+        if not self.on:
+            return
+        try:
+            await self._gpus.restore(sessions)
+        except GpuError as error:
+            self.log.error("GPUs of sessions could not all be put right: %s", error)
+
+    async def usage(self, containers: Collection[str]) -> Usage:
+        """What is used of this machine's GPUs now, and by which of these containers."""
+        return await self._gpus.usage(containers)
+
+    async def close(self) -> None:
+        """Lets the driver go."""
+        await self._gpus.close()
