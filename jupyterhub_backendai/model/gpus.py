@@ -185,11 +185,12 @@ def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator
             yield number, part
 
 
-def slots_in(devices: Iterable[GpuDevice]) -> Slots:
-    """What sessions can have of these devices together."""
+def slots_in(devices: Iterable[GpuDevice], *, lost: bool = False) -> Slots:
+    """What sessions can have of these devices together; with those that are `lost`, what they can
+    wait for."""
     sums: dict[str, int] = {}
     for device in devices:
-        if device.available:
+        if device.available or lost:
             sums[device.slot] = sums.get(device.slot, 0) + device.capacity
     return Slots(**sums)
 

@@ -34,7 +34,11 @@ class SiteGpus:
     """GPUs of one agent of the site; of all others there are none."""
 
     def __init__(
-        self, hosts: Mapping[str, DockerHost], rules: Sequence[GpuRule], simulated_gpus: int
+        self,
+        hosts: Mapping[str, DockerHost],
+        rules: Sequence[GpuRule],
+        simulated_gpus: int,
+        uid: int = 1000,  # of the programs in sessions
     ) -> None:
         self.log: logging.Logger | logging.LoggerAdapter[Any] = get_logger()
         shared = next((rule for rule in rules if rule.shared), GpuRule(shares_per_gpu=5))
@@ -42,7 +46,7 @@ class SiteGpus:
         near = [host for host in hosts.values() if host.local] or list(hosts.values())[:1]
         self.on = bool(rules or made_up)
         self._host = near[0] if self.on and near else None
-        self._gpus = Gpus(rules, simulated=made_up)
+        self._gpus = Gpus(rules, simulated=made_up, uid=uid)
         self._wrong: dict[str, str] = {}  # why a device is not available, by UUID
 
     async def devices(self, agent: AgentStatus) -> tuple[GpuDevice, ...]:

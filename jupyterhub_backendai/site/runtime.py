@@ -18,11 +18,12 @@ from ..engine.docker import DockerEngine
 from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.errors import ConfigurationError
+from ..model.gpus import slots_in
 from ..model.request import KnownSession
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
 from ..model.status import Phase, Status
-from ..store import AgentReport, Session, SessionResult, Store
+from ..store import AgentReport, AgentState, Session, SessionResult, Store
 from . import ending, retention
 from .cleanups import Cleanups
 from .clock import utcnow
@@ -77,7 +78,10 @@ class Site:
         self.hub_id = configuration.hub_id or self.store.hub_id
         self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
         self.gpus = SiteGpus(
-            self.engine.hosts, configuration.gpu_rules(), configuration.simulated_gpus
+            self.engine.hosts,
+            configuration.gpu_rules(),
+            configuration.simulated_gpus,
+            configuration.uid,
         )
         self.settings = SiteSettings(
             hub_id=self.hub_id,
@@ -218,7 +222,7 @@ class Site:
             folders={folder.name: folder for folder in folders},
             folders_enabled=self.folders.enabled,
             names_in_use=names,
-            agents=tuple(AgentFacts(a.name, a.group, a.capacity, a.devices) for a in agents),
+            agents=tuple(_facts(agent) for agent in agents),
             sessions=earlier,
             service=self.configuration.service,
             now=utcnow(),
@@ -245,6 +249,12 @@ class Site:
         """Ends a session, and removes what it has, once what is to be kept is saved: `ending`."""
         why = ending.Why(reason_code, reason, exit_code, result, grace)
         await ending.end(self, session_id, why)
+
+
+def _facts(agent: AgentState) -> AgentFacts:
+    """An agent as requests are checked against it: a GPU that is lost may come back."""
+    lost = slots_in(agent.devices, lost=True) - slots_in(agent.devices)
+    return AgentFacts(agent.name, agent.group, agent.capacity + lost, agent.devices)
 
 
 def _plain(value: Any) -> str:

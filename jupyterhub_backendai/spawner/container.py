@@ -205,15 +205,13 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
     def _explain(self, error: APIError) -> Exception:
         text = str(error.explanation or error)
         self.log.error("%s: Docker refused: %s", self._log_name, in_log(text, 1000))
-        if (told := refusal(text, self.host.name)) is not None:
-            return LaunchError("start_failed", told)
         if "bind source path does not exist" in text:
             return LaunchError(
                 "folder",
                 "A folder that you mount is not there any more. Choose your folders again.",
             )
-        if (said := refusal(text, self.host.name)) is not None:
-            return LaunchError("gpu", said)
+        if (told := refusal(text, self.host.name)) is not None:
+            return LaunchError("gpu", told)
         return EngineError(text)
 
     async def check_alive(self) -> None:

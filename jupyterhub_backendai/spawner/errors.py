@@ -13,8 +13,8 @@ from markupsafe import Markup
 from tornado.web import HTTPError
 
 from ..engine.base import AgentUnreachable, EngineError, ImageMissing
-from ..gpu import GpuError
 from ..model.errors import FieldError, LaunchError, RequestError
+from ..site.gpu_host import GpuFailed
 from ..store import Unavailable
 from .story import Tried
 
@@ -90,7 +90,7 @@ def why(error: BaseException) -> tuple[str, str]:
         return "start_failed", (
             "The machine of this session does not answer. Start it again in a minute."
         )
-    if isinstance(error, GpuError):
+    if isinstance(error, GpuFailed):
         return "gpu", (
             "The machine could not make this session's GPU ready. Start it again; if it happens "
             "again, tell your admin."
@@ -108,7 +108,7 @@ def for_people(error: BaseException, log: Any, name: str) -> BaseException:
     """What ended the start of the server `name`, as the Hub is to show it."""
     if isinstance(error, HTTPError):
         return error
-    if isinstance(error, (EngineError, GpuError, Unavailable)):
+    if isinstance(error, (EngineError, Unavailable)):
         # What an admin needs to know, and its owner is not told.
         log.error("%s: %s", name, in_log(str(error), 1000))
     elif not isinstance(error, LaunchError):

@@ -152,7 +152,8 @@ def test_a_gpu_that_is_lost_in_the_middle(gpu_hub: Hub, driver: Path) -> None:
     (driver / "new").replace(told)
     wait_for("it to be noted", lambda: _share(gpu_hub)["available"] is False, 90)
     wait_for("the log to say so", lambda: f"GPU {L40S}" in gpu_hub.log_text())
-    gpu_hub.launch(gpu_hub.add_user("hal"), {"resources": {**LITTLE, "fgpu": 0.5}})
+    reply = gpu_hub.launch(gpu_hub.add_user("hal"), {"resources": {**LITTLE, "fgpu": 0.5}})
+    assert reply.status_code == 202, reply.text
     reasons = wait_for(
         "a reason", lambda: [r["reason"] for r in gpu_hub.sessions("hal") if r["reason"]]
     )

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError, ImageMissing
-from jupyterhub_backendai.gpu import GpuError
 from jupyterhub_backendai.model.errors import FieldError, Kind, LaunchError, RequestError
+from jupyterhub_backendai.site.gpu_host import GpuFailed
 from jupyterhub_backendai.spawner.errors import (
     SessionSpawnError,
     for_people,
@@ -151,7 +151,7 @@ def test_a_defect_keeps_its_traceback(log: logging.Logger) -> None:
     [
         ImageMissing("lab/r:1 is not on here.\nPull it, or check c.DockerSpawner.pull_policy."),
         Unavailable("the server is away\n(connection refused)"),
-        GpuError("MPS: the server of GPU-1 is Fault; see its log\nand more"),
+        GpuFailed("MPS: the server of GPU-1 is Fault; see its log\nand more"),
     ],
     ids=["image", "database", "gpu"],
 )
@@ -161,6 +161,12 @@ def test_an_admin_reads_why_and_its_owner_what_to_do(log: logging.Logger, error:
     assert told.status_code == 503
     assert str(error)[:10] not in told.jupyterhub_message
     assert lines(log) == [f"ERROR alice:: {in_log(str(error))}"]
+
+
+def test_a_gpu_that_is_not_ready_is_told_as_that() -> None:
+    code, told = why(GpuFailed("MPS: refused"))
+    assert code == "gpu"
+    assert "GPU" in told
 
 
 @given(st.text())
