@@ -27,15 +27,17 @@ HELP = (
 )
 
 
-def held(enforcement: Enforcement, verified: bool) -> str:
+def held(enforcement: Enforcement, verified: bool, simulated: bool = False) -> str:
     """How hard a share of a GPU is held, in words that a student understands."""
+    if simulated:
+        return "There is no such GPU: it is for trying things out."
     parts = [
         f"Memory: {_MEMORY[enforcement.memory]}",
         f"Computing time: {_COMPUTE[enforcement.compute]}",
         f"Crashes: {_FAULTS[enforcement.faults]}",
         f"{'' if verified else 'not '}verified on this GPU",
     ]
-    return " · ".join(parts)
+    return f"{' · '.join(parts)}."
 
 
 def one_of(names: Iterable[str], last: str = "or") -> str:
@@ -54,6 +56,12 @@ def kinds(offered: Iterable[GpuKind]) -> str:
         for slot, named in profiles.items()
     ]
     return one_of(parts, "and")
+
+
+def title(offered: Iterable[GpuKind]) -> str:
+    """The same at the beginning of a line."""
+    text = kinds(offered)
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def amount_of(slot: str, amount: int, profile: str | None = None) -> str:

@@ -72,7 +72,7 @@ class DeviceRow(Part):
     def of(cls, device: GpuDevice, free: int | None = None) -> DeviceRow:
         """The row of a device of which so much is free."""
         own = {name: value for name, value in device if name in cls.model_fields}
-        label = held(device.enforcement, device.verified)
+        label = held(device.enforcement, device.verified, device.simulated)
         return cls(**own, free=free, label=label, simulated=device.simulated)
 
     @property

@@ -185,7 +185,7 @@ class GrantedRow(Part):
     @classmethod
     def of(cls, part: Granted) -> GrantedRow:
         """The row of a part of what was granted."""
-        label = held(part.enforcement, part.verified)
+        label = held(part.enforcement, part.verified, part.simulated)
         return cls(**dict(part), label=label, simulated=part.simulated)
 
 

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from ..model.errors import FieldError
 from ..model.sizes import size_error
+from ..model.slots import GPU_SLOTS
 from ..model.spec import MAX_DEPENDENCIES, MAX_MOUNTS, MAX_VARIABLES
 
 # What comes in rows: the setting, what they are called, how many there may be, and their fields.
@@ -72,6 +73,7 @@ class Filled:
             "viewer": "",
             "ticket": "",
             **options,
+            "resource_groups": [_for_page(group) for group in options["resource_groups"]],
             "draft": self.fields or None,
             "spec": {} if size_error(self.spec) is not None else self.spec,
             "errors": [error.as_dict() for error in self.errors],
@@ -79,6 +81,28 @@ class Filled:
             "from_link": self.from_link,
             **more,
         }
+
+
+# What the page tells of a kind of GPUs; the rest is for programs.
+_OF_A_KIND = (
+    "slot", "profile", "title", "limits", "quantum", "steps", "label", "simulated", "means",
+)  # fmt: skip
+
+
+def _for_page(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A resource group less what the form has no use for, such as bounds on GPUs that it lacks: a
+    page is to be light."""
+    lacks = set(GPU_SLOTS) - {kind["slot"] for kind in group["gpus"]}
+
+    def judged(place: Mapping[str, Any]) -> dict[str, Any]:
+        if "bounds" not in place:
+            return dict(place)
+        bounds = [bound for bound in place["bounds"] if bound["slot"] not in lacks]
+        return {**place, "bounds": bounds}
+
+    kinds = [{name: kind[name] for name in _OF_A_KIND} for kind in group["gpus"]]
+    agents = [judged(agent) for agent in group["agents"]]
+    return judged(group) | {"gpus": kinds, "agents": agents}
 
 
 def for_script(view: Mapping[str, Any]) -> Markup:

@@ -104,7 +104,7 @@ class GroupGpus:
                 {
                     "slot": kind.slot,
                     "profile": kind.profile,
-                    "title": gpu_words.kinds([kind]),
+                    "title": gpu_words.title([kind]),
                     "limits": {"most": most[kind], "left": left[kind.slot], "free": best[kind]},
                     "capacity": self._capacity(kind, devices),
                     "free": total,
@@ -146,8 +146,9 @@ def _steps(kind: GpuKind, devices: Sequence[GpuDevice]) -> Json:
     if not devices:
         return {"quantum": None, "steps": ""}
     step = gcd(*(device.quantum for device in devices))
-    title = gpu_words.TITLES[kind.slot]
-    text = f"{title[0].upper()}{title[1:]} here: a multiple of {format_thousandths(step)}."
+    text = (
+        f"{gpu_words.title([GpuKind(kind.slot)])} here: a multiple of {format_thousandths(step)}."
+    )
     return {"quantum": step, "steps": text}
 
 
@@ -161,7 +162,7 @@ def _held(devices: Sequence[GpuDevice]) -> Json:
     return {
         "enforcement": enforcement.model_dump(),
         "verified": verified,
-        "label": gpu_words.held(enforcement, verified),
+        "label": gpu_words.held(enforcement, verified, all(d.simulated for d in devices)),
         "providers": sorted({device.provider for device in devices}),
         "simulated": any(device.simulated for device in devices),
     }

@@ -149,6 +149,10 @@ PRESET = {"name": "s", "cpu": 1, "mem": "1g"}
             {"agents": [{"name": "a", "capacity": {"cpu": 1, "mem": "1g", "fgpu": 2}}]},
             ["agents[0].capacity.fgpu = 2.0", "not said here", "c.BackendAI.gpus"],
         ),
+        (
+            {"agents": [{"name": "a", "capacity": {"cpu": 1, "mem": "1g", "gpu": 1}}]},
+            ["agents[0].capacity.gpu = 1.0", "not said here", "c.BackendAI.gpus"],
+        ),
         ({"default_policy": {"maxsessions": 1}}, ["default_policy", "no key 'maxsessions'"]),
         ({"default_policy": []}, ["default_policy"]),
         (

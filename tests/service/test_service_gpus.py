@@ -70,7 +70,9 @@ def test_a_page_tells_what_is_simulated_and_how_hard_it_is_held() -> None:
 def test_the_api_tells_what_was_granted() -> None:
     row = GrantedRow.of(grant(PART, 1000)).model_dump()
     assert (row["amount"], row["profile"], row["simulated"]) == (1000, "1g.10gb", True)
-    assert row["label"].endswith("not verified on this GPU")
+    assert row["label"].startswith("There is no such GPU")
+    label = GrantedRow.of(grant(SHARED, 500)).label
+    assert label.endswith("Crashes: can stop others on the GPU · verified on this GPU.")
 
 
 def test_the_api_tells_the_devices_of_an_agent() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.errors import RequestError
+from jupyterhub_backendai.model.gpus import GpuDevice
 from jupyterhub_backendai.model.policy import Policies, Policy
 from jupyterhub_backendai.model.resolve import AgentFacts, Context, resolve
 from jupyterhub_backendai.model.slots import GIB, SLOT_NAMES, Slots, format_thousandths
@@ -44,7 +45,9 @@ def shown(holdings: tuple[Holding, ...] = ()) -> tuple[dict[str, Any], Snapshot]
     return json.loads(json.dumps(_View(CONTEXT, snapshot, False).as_dict())), snapshot
 
 
-def judge(group: dict[str, Any], amounts: dict[str, int], agent: str) -> str:
+def judge(
+    group: dict[str, Any], amounts: dict[str, int], agent: str, profile: str | None = None
+) -> str:
     """What the page makes of the figures (`judge` in resources.js), with nothing else to go by."""
     agents = [a for a in group["agents"] if agent in ("auto", a["name"])]
     place = group if agent == "auto" else agents[0]
@@ -52,14 +55,28 @@ def judge(group: dict[str, Any], amounts: dict[str, int], agent: str) -> str:
     def within(room: dict[str, int]) -> bool:
         return all(amounts.get(slot, 0) <= room[slot] for slot in SLOT_NAMES)
 
-    over = [str(b["code"]) for b in place["bounds"] if amounts.get(b["slot"], 0) > b["over"]]
+    def counts(bound: dict[str, Any]) -> bool:
+        return bound.get("profile") in (None, profile)
+
+    def now(a: dict[str, Any]) -> bool:
+        kinds = a.get("gpus", {})
+        best = {**kinds, "mig": kinds.get(profile, kinds.get("mig", 10**9))}
+        return within(a["free"]) and all(
+            amounts.get(slot, 0) <= best.get(slot, 10**9) for slot in ("fgpu", "gpu", "mig")
+        )
+
+    over = [
+        str(b["code"])
+        for b in place["bounds"]
+        if counts(b) and amounts.get(b["slot"], 0) > b["over"]
+    ]
     over = over[:1]
     known = [a for a in agents if any(a["capacity"].values())]
     if over != ["never"] and known and not any(within(a["capacity"]) for a in known):
         return str(place["apart"]["code"])
     if over:
         return over[0]
-    fits = any(a["available"] and within(a["free"]) for a in agents)
+    fits = any(a["available"] and now(a) for a in agents)
     return str(place["otherwise" if fits else "together"]["code"])
 
 
@@ -120,6 +137,54 @@ def test_the_page_judges_as_the_server_does(
     most = {slot: getattr(rest, slot) for slot in SLOT_NAMES}
     allowed = all(most[slot] is None or amount <= most[slot] for slot, amount in request.slots)
     assert found == ("now" if room and allowed else "waits")
+
+
+def gpu(uuid: str, slot: Any, model: str = "NVIDIA L40S", **more: Any) -> GpuDevice:
+    return GpuDevice(uuid=uuid, name=model, slot=slot, **more)
+
+
+DEVICES = (
+    (gpu("GPU-a", "fgpu", capacity=2000, quantum=100),
+     gpu("GPU-b", "fgpu", capacity=2000, quantum=100),
+     gpu("GPU-c", "fgpu", "NVIDIA A100", quantum=500)),
+    (gpu("GPU-d", "gpu"), gpu("GPU-e", "gpu"), gpu("MIG-1", "mig", profile="1g.10gb"),
+     gpu("MIG-2", "mig", profile="1g.10gb"), gpu("MIG-3", "mig", profile="3g.40gb")),
+)  # fmt: skip
+KINDS = st.sampled_from([("fgpu", None), ("gpu", None), ("mig", "1g.10gb"), ("mig", "3g.40gb")])
+
+
+@given(
+    KINDS,
+    st.integers(1, 12),
+    st.dictionaries(
+        st.sampled_from([d.uuid for ds in DEVICES for d in ds]), st.just(0) | st.just(500)
+    ),
+)
+def test_the_page_judges_kinds_of_gpus_as_the_server_does(
+    kind: tuple[str, str | None], number: int, free: dict[str, int]
+) -> None:
+    slot, profile = kind
+    amount = number * 500 if slot == "fgpu" else number * 1000
+    agents = []
+    for name, devices in zip(("lab-1", "lab-2"), DEVICES, strict=True):
+        sums = {s: sum(d.capacity for d in devices if d.slot == s) for s in ("fgpu", "gpu", "mig")}
+        agents.append(AgentFacts(name, "lab", Slots(8000, 32 * GIB, **sums), devices))
+    context = replace(CONTEXT, agents=tuple(agents), policies=Policies())
+    snapshot = Snapshot(0.0, (), [Agent(a.name, "lab", a.capacity) for a in agents], (), {}, {}, {})
+    view = _View(context, snapshot, False, {a.name: free for a in agents}).as_dict()
+    lab = view["resource_groups"][1]
+    found = judge(lab, {"cpu": 1000, "mem": GIB, slot: amount}, "auto", profile)
+    asked = {slot: format_thousandths(amount), "mig_profile": profile or ""}
+    spec = {"resource_group": "lab", "preset": "small", "resources": asked}
+    if found == "never":
+        with pytest.raises(RequestError) as caught:
+            resolve(spec, context)
+        assert {e.field for e in caught.value.errors} == {f"resources.{slot}"}
+        return
+    request = resolve(spec, context)
+    assert (getattr(request, slot), request.mig_profile) == (amount, profile)
+    (told,) = (k for k in lab["gpus"] if (k["slot"], k["profile"]) == kind)
+    assert found == ("now" if amount <= told["limits"]["free"] else "waits")
 
 
 def test_nothing_is_told_that_never_decides() -> None:

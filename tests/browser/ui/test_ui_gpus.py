@@ -38,7 +38,7 @@ def lab(site: Any) -> Any:
 
 async def test_a_kind_is_chosen_and_the_others_are_not_asked_for(tab: Any, lab: Any) -> None:
     page = await visit(await tab(), lab, f"#step=2&{LAB}")
-    kinds = page.get_by_role("group", name="GPU", exact=True)
+    kinds = page.get_by_role("radiogroup", name="GPU")
     await expect(kinds.get_by_label("FGPU")).to_be_checked()
     rows = [page.locator(f"[data-slot={slot}]") for slot in ("fgpu", "gpu", "mig")]
     for row, there in zip(rows, (True, False, False), strict=True):
