@@ -40,10 +40,8 @@ _FOUND = (
     )
     .order_by(_ALL.submitted_at, _ALL.id)
 )
-_LIVE_CONTAINERS = (
-    select(KERNELS.c.container_id)
-    .join(SESSIONS, _ALL.id == KERNELS.c.session_id)
-    .where(text(LIVE), KERNELS.c.container_id != "")
+_LIVE_CONTAINERS = select(KERNELS.c.container_id).where(
+    KERNELS.c.session_id.in_(select(_ALL.id).where(text(LIVE))), KERNELS.c.container_id != ""
 )
 _KERNELS = (
     select(KERNELS)
