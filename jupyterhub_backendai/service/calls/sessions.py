@@ -125,15 +125,18 @@ class SessionHandler(Listing):
     async def show(self, session: Session, may_start_at: datetime | None = None) -> None:
         """Answers with all there is to say about a session."""
         db, store = self.site.db, self.site.store
-        kernels, earlier, later = await asyncio.gather(
+        kernels, earlier, later, granted = await asyncio.gather(
             db(store.kernels, session.id),
             db(store.dependencies, session.id),
             db(store.dependents, session.id),
+            db(store.granted, session.id),
         )
         self.set_header("Etag", etag(session.version))
         readable = self.caller.may(READ, session.owner, session.owner_groups)
         self.reply(
-            SessionDetail.of_all(session, kernels, earlier, later, may_start_at, readable=readable)
+            SessionDetail.of_all(
+                session, kernels, earlier, later, may_start_at, readable=readable, granted=granted
+            )
         )
 
 

@@ -46,17 +46,18 @@ class DetailPage(SessionPage):
             self.write_page("", DETAIL, session=session, starts_at=await self._start(session))
             return
         db, store = self.site.db, self.site.store
-        kernels, earlier, later, (history, _) = await asyncio.gather(
+        kernels, earlier, later, granted, (history, _) = await asyncio.gather(
             db(store.kernels, session.id),
             db(store.dependencies, session.id),
             db(store.dependents, session.id),
+            db(store.granted, session.id),
             db(store.history_page, session.id, limit=NEWEST),
         )
         caller = self.caller
         history = [entry_to(caller.name, row, session.owner) for row in history]
         self.write_page(
             "backendai/pages/session.html", DETAIL,
-            session=session, kernels=kernels, depends_on=earlier, dependents=later,
+            session=session, granted=granted, kernels=kernels, depends_on=earlier, dependents=later,
             checks=latest_checks(session, history), events=self.events(session),
             can_end=self.may_end(session), readable=self.readable,
             can_rename=caller.may(START, session.owner, session.owner_groups),
