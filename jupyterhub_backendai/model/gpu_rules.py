@@ -89,7 +89,7 @@ class GpuChecks(Checks):
     def kinds(self, group: ResourceGroup | None) -> list[GpuKind]:
         """The kinds of GPUs that the machines have which may be chosen."""
         machines = self.machines(group)
-        found = {device.kind for agent in machines for device in agent.devices}
+        found = {d.kind for agent in machines for d in agent.devices if d.capacity}
         found |= {
             GpuKind(slot)
             for agent in machines

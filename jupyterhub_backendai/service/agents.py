@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -18,9 +19,11 @@ from .schemas import Part
 
 @dataclass
 class Load:
-    """What is held on one agent; the sessions that hold it, the newest first: owners by id."""
+    """What is held on one agent; the sessions that hold it, the newest first: owners by id; of its
+    devices, by UUID, how much is held (thousandths)."""
 
     used: Slots = field(default_factory=Slots)
+    devices: Counter[str] = field(default_factory=Counter)
     sessions: dict[str, str] = field(default_factory=dict)
 
 
@@ -30,6 +33,7 @@ def loads(agents: Sequence[AgentState], holdings: Sequence[Holding]) -> dict[str
     for holding in reversed(holdings):
         if (load := found.get(holding.agent)) is not None:
             load.used += holding.slots
+            load.devices.update(dict(holding.devices))
             load.sessions[holding.session_id] = holding.owner
     return found
 
@@ -58,7 +62,7 @@ class DeviceRow(Part):
     slot: str
     profile: str | None
     capacity: int = Field(description="Thousandths of the slot's unit.")
-    free: int | None = Field(description="What nobody holds of it; null where that is not known.")
+    free: int = Field(description="What nobody holds of it.")
     memory: int = Field(description="Bytes that may be given out.")
     provider: str = Field(description="What divides it.")
     enforcement: Enforcement
@@ -69,17 +73,18 @@ class DeviceRow(Part):
     simulated: bool = Field(description="There is no such GPU.")
 
     @classmethod
-    def of(cls, device: GpuDevice, free: int | None = None) -> DeviceRow:
-        """The row of a device of which so much is free."""
+    def of(cls, device: GpuDevice, held_of_it: int) -> DeviceRow:
+        """The row of a device of which so much is held."""
         own = {name: value for name, value in device if name in cls.model_fields}
         label = held(device.enforcement, device.verified, device.simulated)
+        free = max(0, device.capacity - held_of_it)
         return cls(**own, free=free, label=label, simulated=device.simulated)
 
     @property
     def amount(self) -> str:
-        """What it has, and what of it is free, as a person reads it."""
+        """What of it is free, as a person reads it."""
         has = amount_of(self.slot, self.capacity, self.profile)
-        return has if self.free is None else f"{format_thousandths(self.free)} of {has} free"
+        return f"{format_thousandths(self.free)} of {has} free"
 
     @property
     def short(self) -> str:
@@ -87,15 +92,9 @@ class DeviceRow(Part):
         return short(self.uuid)
 
 
-def device_rows(
-    devices: Sequence[GpuDevice], free: Mapping[str, int] | None = None
-) -> list[DeviceRow]:
-    """The rows of an agent's devices. `free`: by UUID what nobody holds; a device that is not in
-    it is free as a whole. None: not known."""
-    return [
-        DeviceRow.of(device, None if free is None else free.get(device.uuid, device.capacity))
-        for device in devices
-    ]
+def device_rows(agent: AgentState, load: Load) -> list[DeviceRow]:
+    """The rows of an agent's devices, with this load."""
+    return [DeviceRow.of(device, load.devices[device.uuid]) for device in agent.devices]
 
 
 class AgentRow(Part):
@@ -115,14 +114,8 @@ class AgentRow(Part):
     devices: list[DeviceRow] = Field(description="Its GPUs and MIG devices.")
 
     @classmethod
-    def of(
-        cls,
-        agent: AgentState,
-        load: Load,
-        devices: Sequence[GpuDevice] = (),
-        free: Mapping[str, int] | None = None,
-    ) -> AgentRow:
-        """The row of an agent with this load; `free` as in `device_rows`."""
+    def of(cls, agent: AgentState, load: Load) -> AgentRow:
+        """The row of an agent with this load."""
         same = (
             "name", "available", "reason", "seen_at", "schedulable", "drained_at", "drained_by",
         )  # fmt: skip
@@ -132,7 +125,7 @@ class AgentRow(Part):
             capacity=AgentAmounts.of(agent.capacity),
             used=AgentAmounts.of(load.used),
             sessions=len(load.sessions),
-            devices=device_rows(devices, free),
+            devices=device_rows(agent, load),
         )
 
 

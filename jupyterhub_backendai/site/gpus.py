@@ -44,7 +44,8 @@ class GroupGpus:
         found: defaultdict[GpuKind, list[GpuDevice]] = defaultdict(list)
         for agent in self.agents:
             for device in agent.devices:
-                found[device.kind].append(device)
+                if device.capacity:  # else its size is not known
+                    found[device.kind].append(device)
             for slot in GPU_SLOTS:
                 if getattr(agent.capacity, slot) and not agent.devices:
                     found[GpuKind(slot)]

@@ -6,6 +6,7 @@ Amounts are raw integers: cpu, fgpu, gpu and mig in thousandths, mem and shm in 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -63,12 +64,19 @@ def summary(request: SessionRequest, catalog: Catalog) -> str:
     return ", ".join(parts)
 
 
+Place = tuple[str, Slots, str | None]
+"""A resource group, what is asked of it, and the profile of its MIG devices."""
+
+
+def _place(group: str, asked: Preset | SessionRequest) -> Place:
+    return group, asked.slots, asked.mig_profile
+
+
 @dataclass
 class _View:
     context: Context
     snapshot: Snapshot
     folders_enabled: bool
-    free_of: FreeOf | None = None  # device by device; None where that is not known
 
     def as_dict(self) -> dict[str, Any]:
         context, policy = self.context, self.context.policy
@@ -119,6 +127,7 @@ class _View:
         choose = policy.choose_agent and group.choose_agent and len(agents) > 1
         facts = [a for a in self.context.agents if a.group == group.name]
         gpus = GroupGpus(group, facts, free, self.free_of)
+        has = {a.name: a.capacity for a in facts}  # what is lost now included
         presets = self.context.catalog.presets_of(group.name)
 
         def agent(row: Agent) -> dict[str, Any]:
@@ -126,7 +135,7 @@ class _View:
                 "name": row.name,
                 "available": row.available,
                 "schedulable": row.schedulable,
-                "capacity": row.capacity.as_dict(),
+                "capacity": has.get(row.name, row.capacity).as_dict(),
                 "free": free.get(row.name, Slots()).as_dict(),
             }
             best = gpus.best(row.name)
@@ -153,6 +162,18 @@ class _View:
             "usual": form_rules.usual(self.context, group),
             **form_rules.judged(never, left, list(free.values()), waiting, label, gpus=gpus.best()),
         }
+
+    @cached_property
+    def free_of(self) -> FreeOf | None:
+        """What nobody holds of each device; None where no device is known."""
+        held: Counter[str] = Counter()
+        for holding in self.snapshot.holdings:
+            held.update(dict(holding.devices))
+        return {
+            agent.name: {d.uuid: max(0, d.capacity - held[d.uuid]) for d in agent.devices}
+            for agent in self.snapshot.agents
+            if agent.devices
+        } or None
 
     def left(self) -> dict[str, int | None]:
         """What is left to the user of each slot; None where nothing limits it."""
@@ -183,7 +204,7 @@ class _View:
         return limits
 
     def preset(self, preset: Preset, group: ResourceGroup) -> dict[str, Any]:
-        verdict = self.verdicts[group.name, preset.slots]
+        verdict = self.verdicts[_place(group.name, preset)]
         never = form_rules.never_fits(self.context, group, preset)
         if never and verdict["code"] != "never":
             verdict = {"code": "never", "text": never, "ahead": 0}
@@ -204,7 +225,7 @@ class _View:
             return {"summary": "", "verdict": {"code": "never", "text": text, "ahead": 0}}
         return {
             "summary": summary(request, self.context.catalog),
-            "verdict": self.verdicts[request.resource_group, request.slots],
+            "verdict": self.verdicts[_place(request.resource_group, request)],
         }
 
     @cached_property
@@ -215,25 +236,23 @@ class _View:
             return error
 
     @cached_property
-    def verdicts(self) -> dict[tuple[str, Slots], dict[str, Any]]:
+    def verdicts(self) -> dict[Place, dict[str, Any]]:
         """What would happen now if the user asked, in that group, for a preset or the default."""
         asked = {
-            (group.name, preset.slots): None
+            _place(group.name, preset): None
             for group in self.context.allowed_groups()
             for preset in self.context.catalog.presets_of(group.name)
         }
         if isinstance(self.default_request, SessionRequest):
-            asked[self.default_request.resource_group, self.default_request.slots] = None
-        told = verdicts(
-            self._with_my_limits(), [self._candidate(group, slots) for group, slots in asked]
-        )
+            asked[_place(self.default_request.resource_group, self.default_request)] = None
+        told = verdicts(self._with_my_limits(), [self._candidate(place) for place in asked])
         return {
             place: {"code": v.code, "text": v.reason, "ahead": v.ahead}
             for place, v in zip(asked, told, strict=True)
         }
 
-    def _candidate(self, group: str, slots: Slots) -> Pending:
-        context = self.context
+    def _candidate(self, place: Place) -> Pending:
+        context, (group, slots, profile) = self.context, place
         return Pending(
             id="\uffff",  # behind everything that was submitted at the same time
             owner=context.user,
@@ -242,6 +261,7 @@ class _View:
             slots=slots,
             priority=context.policy.priority,
             submitted_at=self.snapshot.now,
+            profile=profile,
         )
 
     def _with_my_limits(self) -> Snapshot:

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ..spawner.spawners import MachineSpawner, site_config, user_of
-from .running import Running, running
+from .running import Running, running, until_open
 from .starting import BACKEND, Hub, site_of
 
 
@@ -19,6 +19,7 @@ async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
     """One service a module."""
     folder: Path = tmp_path_factory.mktemp("service")
     async with running(folder) as started:
+        await until_open(started)
         yield started
 
 

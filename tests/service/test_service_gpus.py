@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +16,8 @@ from jupyterhub_backendai.model.catalog import ResourceGroup
 from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice, Granted
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.scheduling.fgpu import grant
-from jupyterhub_backendai.service.agents import AgentRow, DeviceRow, Load, device_rows
+from jupyterhub_backendai.scheduling.snapshot import Holding
+from jupyterhub_backendai.service.agents import AgentRow, DeviceRow, Load, loads
 from jupyterhub_backendai.service.pages.admin import AgentView, GroupView
 from jupyterhub_backendai.service.pages.words import FILTERS, GLOBALS
 from jupyterhub_backendai.service.schemas import GrantedRow
@@ -76,21 +79,22 @@ def test_the_api_tells_what_was_granted() -> None:
 
 
 def test_the_api_tells_the_devices_of_an_agent() -> None:
-    load = Load()
-    rows = AgentRow.of(STATE, load, (SHARED, PART), {SHARED.uuid: 1500}).devices
+    agent = replace(STATE, devices=(SHARED, PART))
+    held = Holding("s1", "ada", None, "lab", "gpu-01", Slots(), ((SHARED.uuid, 3500),))
+    rows = AgentRow.of(agent, loads([agent], [held])["gpu-01"]).devices
     assert [(row.free, row.simulated, row.available, row.reason) for row in rows] == [
         (1500, False, True, ""), (1000, True, False, "It has errors."),
     ]  # fmt: skip
-    assert AgentRow.of(STATE, load, (SHARED,)).devices[0].free is None
-    assert AgentRow.of(STATE, load).devices == []
+    assert AgentRow.of(STATE, Load()).devices == []
     assert set(DeviceRow.model_fields) >= {
         "uuid", "name", "slot", "profile", "capacity", "free", "memory", "provider", "enforcement",
         "verified", "available", "reason", "simulated",
     }  # fmt: skip
 
 
-def site_page(devices: Sequence[DeviceRow]) -> str:
-    agent = AgentView(STATE, Load(), [], False, devices)
+def site_page(*devices: GpuDevice) -> str:
+    load = Load(devices=Counter({SHARED.uuid: 3500}))
+    agent = AgentView(replace(STATE, devices=devices), load, [], False)
     group = GroupView(ResourceGroup(name="lab"), [agent], 0, [], 0)
     template = jinja().get_template("backendai/pages/admin_site.html")
     context: dict[str, Any] = {"groups": [group], "service_url": "/", "may_order": False}
@@ -98,11 +102,11 @@ def site_page(devices: Sequence[DeviceRow]) -> str:
 
 
 def test_the_agents_page_has_a_line_for_each_device() -> None:
-    page = site_page(device_rows([SHARED, PART], {SHARED.uuid: 1500}))
+    page = site_page(SHARED, PART)
     assert "2 GPU devices" in page
     assert "NVIDIA &lt;L40S&gt; (GPU-1a2b3c4d…), 1.5 of 5 FGPU free" in page
     assert "1 not available" in page
     assert "It has errors." in page
     assert ">simulated<" in page
-    assert ">simulated<" not in site_page(device_rows([SHARED]))
-    assert "GPU device" not in site_page([])
+    assert ">simulated<" not in site_page(SHARED)
+    assert "GPU device" not in site_page()

@@ -170,8 +170,14 @@ def test_the_page_judges_kinds_of_gpus_as_the_server_does(
         sums = {s: sum(d.capacity for d in devices if d.slot == s) for s in ("fgpu", "gpu", "mig")}
         agents.append(AgentFacts(name, "lab", Slots(8000, 32 * GIB, **sums), devices))
     context = replace(CONTEXT, agents=tuple(agents), policies=Policies())
-    snapshot = Snapshot(0.0, (), [Agent(a.name, "lab", a.capacity) for a in agents], (), {}, {}, {})
-    view = _View(context, snapshot, False, {a.name: free for a in agents}).as_dict()
+    machines = [Agent(a.name, "lab", a.capacity, devices=a.devices) for a in agents]
+    held = [
+        Holding("s1", "bob", None, "lab", a.name, Slots(), ((d.uuid, d.capacity - free[d.uuid]),))
+        for a in agents
+        for d in a.devices
+        if d.uuid in free
+    ]
+    view = _View(context, Snapshot(0.0, (), machines, held, {}, {}, {}), False).as_dict()
     lab = view["resource_groups"][1]
     found = judge(lab, {"cpu": 1000, "mem": GIB, slot: amount}, "auto", profile)
     asked = {slot: format_thousandths(amount), "mig_profile": profile or ""}

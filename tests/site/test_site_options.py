@@ -14,7 +14,7 @@ from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice, split
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import AgentFacts, Context
 from jupyterhub_backendai.model.slots import GIB, Slots
-from jupyterhub_backendai.scheduling.snapshot import Agent, Snapshot
+from jupyterhub_backendai.scheduling.snapshot import Agent, Holding, Snapshot
 from jupyterhub_backendai.site.gpus import most_now
 from jupyterhub_backendai.site.options import _View
 
@@ -94,7 +94,8 @@ def with_devices(
     sums = {
         slot: sum(d.capacity for d in devices if d.slot == slot) for slot in ("fgpu", "gpu", "mig")
     }
-    agents = (AGENTS[0], Agent("g1", "gpu", Slots(4000, 8 * GIB, **sums)))
+    known = () if free is None else devices
+    agents = (AGENTS[0], Agent("g1", "gpu", Slots(4000, 8 * GIB, **sums), devices=known))
     catalog = CATALOG.model_copy(
         update={
             "resource_groups": (ResourceGroup(name="cpu"), ResourceGroup(name="gpu", **changes))
@@ -107,9 +108,10 @@ def with_devices(
             AgentFacts("g1", "gpu", agents[1].capacity, devices),
         ),
     )  # fmt: skip
-    known = None if free is None else {"g1": free}
-    snapshot = Snapshot(0.0, [], agents, [], {}, {}, {})
-    found = _View(context, snapshot, True, known).as_dict()["resource_groups"][1]
+    held = [(d.uuid, d.capacity - free[d.uuid]) for d in known if free and d.uuid in free]
+    holdings = [Holding("s1", "bob", None, "gpu", "g1", Slots(), (one,)) for one in held]
+    snapshot = Snapshot(0.0, [], agents, holdings, {}, {}, {})
+    found = _View(context, snapshot, True).as_dict()["resource_groups"][1]
     assert isinstance(found, dict)
     return found
 

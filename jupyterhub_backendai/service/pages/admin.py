@@ -16,7 +16,7 @@ from ...model.slots import SLOT_NAMES
 from ...model.status import Status
 from ...site.clock import utcnow
 from ...store import AgentState, Filter, Session
-from ..agents import DeviceRow, Load, loads
+from ..agents import DeviceRow, Load, device_rows, loads
 from ..auth import DELETE, READ, START
 from ..base import Refused
 from ..owners import EVERYBODY
@@ -49,12 +49,16 @@ class AgentView:
     load: Load
     sessions: list[Session]
     last: bool  # whether no other of its group takes sessions
-    devices: Sequence[DeviceRow] = ()
 
     @property
     def left(self) -> int:
         """How many sessions have something there."""
         return len(self.load.sessions)
+
+    @property
+    def devices(self) -> list[DeviceRow]:
+        """Its GPUs and MIG devices."""
+        return device_rows(self.state, self.load)
 
     @property
     def stale(self) -> bool:
