@@ -154,7 +154,11 @@ def _through_the_store(size: int) -> None:
         store.upgrade()
         now = datetime.fromtimestamp(NOW, timezone.utc)
         store.report_agents(
-            [AgentReport(f"agent-{n:04}", "default", CAPACITY) for n in range(AGENTS)], now=now
+            [
+                AgentReport(f"agent-{n:04}", "default", CAPACITY, devices=_devices(n))
+                for n in range(AGENTS)
+            ],
+            now=now,
         )
         _fill(store, size, now)
         policies = Policies(
