@@ -46,9 +46,8 @@ class SiteGpus:
         self.log: logging.Logger | logging.LoggerAdapter[Any] = get_logger()
         shared = next((rule for rule in rules if rule.shared), GpuRule(shares_per_gpu=5))
         made_up = simulated(simulated_gpus, shared)
-        near = [host for host in hosts.values() if host.local] or list(hosts.values())[:1]
         self.on = bool(rules or made_up)
-        self._host = near[0] if self.on and near else None
+        self._host = _nearest(hosts) if self.on else None
         self._gpus = Gpus(rules, simulated=made_up, uid=uid)
         self._wrong: dict[str, str] = {}  # why a device is not available, by UUID
         self._attached: set[str] = set()  # sessions whose container this process has seen to
@@ -141,6 +140,12 @@ class SiteGpus:
     async def close(self) -> None:
         """Lets the driver go."""
         await self._gpus.close()
+
+
+def _nearest(hosts: Mapping[str, DockerHost]) -> DockerHost | None:
+    """The first on this machine; simulated GPUs are offered by another where there is none."""
+    found = [host for host in hosts.values() if host.local]
+    return next(iter(found or hosts.values()), None)
 
 
 def _inspect(client: APIClient, container: str) -> dict[str, Any] | None:

@@ -202,6 +202,8 @@ class Schedule:
     async def _asked(self, of: str, call: Callable[[Any], Awaitable[Any]]) -> Any:
         """An answer, however often it takes."""
         while True:
+            if self.world.broken:  # what does not begin would be waited for without end
+                raise AssertionError(self.world.broken[0])
             there = getattr(self.world, of)
             ready = there is not None and (there.open if of == "service" else there.listening)
             if ready and self.world.proxy:
