@@ -83,10 +83,10 @@ class Filled:
         }
 
 
-# What the page tells of a kind of GPUs; the rest is for programs.
-_OF_A_KIND = (
-    "slot", "profile", "title", "limits", "quantum", "steps", "label", "simulated", "means",
-)  # fmt: skip
+# What the page has of a kind of GPUs, and what of that is not in its text; the rest is for programs
+_OF_A_KIND = ("slot", "profile", "limits", "quantum", "steps", "means")
+_IN_THE_TEXT = frozenset({"simulated", "held"})  # of the rules
+_TOLD = (*_OF_A_KIND, "title", "label", "simulated")
 
 
 def _for_page(group: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _for_page(group: Mapping[str, Any]) -> dict[str, Any]:
         bounds = [bound for bound in place["bounds"] if bound["slot"] not in lacks]
         return {**place, "bounds": bounds}
 
-    kinds = [{name: kind[name] for name in _OF_A_KIND} for kind in group["gpus"]]
+    kinds = [{name: kind[name] for name in _TOLD} for kind in group["gpus"]]
     agents = [judged(agent) for agent in group["agents"]]
     return judged(group) | {"gpus": kinds, "agents": agents}
 
@@ -108,6 +108,11 @@ def _for_page(group: Mapping[str, Any]) -> dict[str, Any]:
 def for_script(view: Mapping[str, Any]) -> Markup:
     """What the form's script reads of its view; of what was typed, whether there is any."""
     told = {name: value for name, value in view.items() if name not in _IN_THE_FIELDS}
+    told["rules"] = {n: rule for n, rule in view["rules"].items() if n not in _IN_THE_TEXT}
+    told["resource_groups"] = [
+        {**group, "gpus": [{name: kind[name] for name in _OF_A_KIND} for kind in group["gpus"]]}
+        for group in view["resource_groups"]
+    ]
     return _json_for_script({**told, "draft": bool(view.get("draft"))})
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..auth import Caller
 
 HUB_STATIC = "static/hub/"  # below our prefix: the Hub's files, where its own are out of reach
-_COMMENT = re.compile(r"^//[^\n]*\n|^/\*\*.*?\*/\n", re.DOTALL | re.MULTILINE)
+_FOR_READERS = re.compile(r"^ *//[^\n]*\n|^ */\*\*.*?\*/\n|^ +", re.DOTALL | re.MULTILINE)
 # What a policy can name with a path. By the standard no address in numbers but this one.
 _HOST = re.compile(r"(?!\d+(\.\d+){3}(:|$))[a-z0-9-]+(\.[a-z0-9-]+)*(:\d+)?", re.IGNORECASE)
 _LOOPBACK = re.compile(r"127\.0\.0\.1(:\d+)?")
@@ -90,9 +90,9 @@ class Shell:
         return found.render({**self._addresses(), "xsrf_token": xsrf_token, **more})
 
     def script(self, template: str) -> str:
-        """A script of several files, as the Hub's page has it; without its comments, which are for
-        who reads the files."""
-        return _COMMENT.sub("", self.environment.get_template(template).render())
+        """A script of several files, as the Hub's page has it; without its comments and indents,
+        which are for who reads the files (no text in them goes over several lines)."""
+        return _FOR_READERS.sub("", self.environment.get_template(template).render())
 
     def _addresses(self) -> dict[str, Any]:
         hub, service = f"{self._host}{self._prefix}", self._hub_auth.base_url

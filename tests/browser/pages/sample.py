@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from jupyterhub_backendai.engine.saved_logs import COMMAND
+from jupyterhub_backendai.model.gpus import GpuDevice
 from jupyterhub_backendai.model.resolve import resolve
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Phase, Result, Status
@@ -53,6 +54,13 @@ make: *** [Makefile:12: all] Error 3
 FOLDERS = ("data", "thesis")  # alice's, where the site has folders
 
 
+# A GPU of two shares that there is not.
+SIMULATED = GpuDevice(
+    uuid="GPU-5a5a5a5a-0001", name="NVIDIA L40S", slot="fgpu", capacity=2000, quantum=100,
+    memory=44 * GIB, provider="simulated",
+)  # fmt: skip
+
+
 class Sample:
     """Makes sessions in a service's store, as of some time ago."""
 
@@ -65,7 +73,9 @@ class Sample:
         self.store.report_agents(
             [
                 AgentReport("cpu-02", "default", Slots(16_000, 64 * GIB)),
-                AgentReport("gpu-01", "gpu-lab", Slots(16_000, 64 * GIB, 2_000)),
+                AgentReport(
+                    "gpu-01", "gpu-lab", Slots(16_000, 64 * GIB, 2_000), devices=(SIMULATED,)
+                ),
             ],
             now=utcnow(),
         )

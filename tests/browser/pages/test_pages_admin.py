@@ -27,6 +27,9 @@ async def test_what_is_taken_and_by_whom(sample: Sample, visit: Open) -> None:
     agent = group.get_by_role("row").filter(has=page.get_by_role("rowheader", name="gpu-01"))
     await expect(agent).to_contain_text("0 of 2 FGPU free")
     await expect(agent).to_contain_text("lab3-cnn of alice")
+    await expect(agent.get_by_text("simulated", exact=True)).to_be_visible()
+    await agent.get_by_text("1 GPU device").click()
+    await expect(agent).to_contain_text("NVIDIA L40S (GPU-5a5a5a5a…), 0 of 2 FGPU free")
     await expect(group).to_contain_text("In line: 1")
     await expect(page.get_by_role("region", name="default")).to_contain_text("theirs of bob")
 

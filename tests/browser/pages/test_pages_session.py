@@ -92,6 +92,18 @@ async def test_rename_in_place(sample: Sample, visit: Open) -> None:
     assert sample.store.get(session.id).name == "after"
 
 
+async def test_the_gpus_it_has_and_that_there_are_none(sample: Sample, visit: Open) -> None:
+    sample.agents()
+    session = await sample.run("alice", "trains", 5, **GPU)
+    page = await visit(f"sessions/{session.id}")
+    about = page.get_by_role("region", name="About")
+    await expect(about).to_contain_text(
+        "1 FGPU of NVIDIA L40S (GPU-5a5a5a5a…), 22 GB of GPU memory"
+    )
+    await expect(about.get_by_text("simulated", exact=True)).to_be_visible()
+    await expect(about).to_contain_text("There is no such GPU")
+
+
 async def test_a_rename_while_it_starts(sample: Sample, visit: Open) -> None:
     """What changes meanwhile and is not the name is in nobody's way."""
     sample.agents()

@@ -32,11 +32,11 @@ function imageLine() {
 
 function amountFigures() {
   const names = { cpu: "CPU", mem: "Memory", shm: "Shared memory" };
-  const slot = gpuSlot(), kind = kindOf(slot);
+  const slot = gpuSlot();
   return [el("div", { class: "bk-amounts" }, SLOTS.filter((s) => names[s] || s === slot).map((s) => {
     const [number, ...unit] = amount(s) === null ? ["auto"] : AMOUNT[s](amount(s)).split(" ");
     return el("div", {}, el("span", {}, names[s] ?? "GPU"), el("b", {}, number), ` ${unit.join(" ")}`, s === "mig" ? ` (${profile()})` : "");
-  })), amount(slot) > 0 && kind?.label ? el("div", { class: "bk-13 bk-quiet mb-2" }, kind.simulated ? [el("span", { class: "bk-tag warn" }, view.rules.simulated), " "] : null, kind.label) : null];
+  })), amount(slot) > 0 ? $("[data-kind]:not([hidden])", amountInput(slot).closest(".bk-slot"))?.cloneNode(true) : null];
 }
 
 function verdictLine() {
