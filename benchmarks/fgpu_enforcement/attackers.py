@@ -262,10 +262,12 @@ def compute(job: dict) -> dict:
     late = time.time() > job["at"]
     while time.time() < job["at"]:
         time.sleep(0.001)
+    begun = time.time()
     done, seconds = worker.until(job["at"] + job["seconds"])
     return {
         "rate": done / seconds,
-        "seconds": seconds,
+        "begun": begun,
+        "ended": time.time(),
         "late": late,
         "multiprocessors": cuda.multiprocessors(),
     }
@@ -276,12 +278,13 @@ def fault(job: dict) -> dict:
     cuda = Cuda()
     cuda.begin()
     kernel = cuda.kernel(b"fault")
+    late = "at" in job and time.time() > job["at"]
     while time.time() < job.get("at", 0):
         time.sleep(0.001)
     try:
         cuda.launch(kernel, 1)
     except Refused as refused:
-        return {"fault": str(refused), "when": time.time()}
+        return {"fault": str(refused), "when": time.time(), "late": late}
     return {"fault": ""}
 
 

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 from machines import INSIDE, Machine
 
-from jupyterhub_backendai.engine.base import LABEL_HUB, ImageFacts
+from jupyterhub_backendai.engine.base import LABEL_HUB, EngineError, ImageFacts
 from jupyterhub_backendai.engine.create import apply_settings
 from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine, archive
 from jupyterhub_backendai.engine.settings import (
@@ -29,6 +29,7 @@ from jupyterhub_backendai.engine.settings import (
     container_settings,
 )
 from jupyterhub_backendai.engine.support import support_files
+from jupyterhub_backendai.gpu.errors import GpuError
 from jupyterhub_backendai.gpu.machine import Gpus
 from jupyterhub_backendai.gpu.providers.mps_control import PROGRAM
 from jupyterhub_backendai.model.gpu_settings import GpuSettings
@@ -76,13 +77,15 @@ class Bench:
     ) -> None:  # fmt: skip
         self.machine, self.gpus, self.device, self.others = machine, gpus, device, others
         self.seconds = seconds  # of a measurement
+        self.lead = max(1.0, seconds * 0.75)  # seconds for the programs of one to be ready
+        self.patience = seconds * 2.5  # seconds for a GPU to serve a session after a fault
         self.hub_id = f"redteam{secrets.token_hex(4)}"
         self.engine = DockerEngine([AgentConfig(AGENT)], self.hub_id, "run")
         self.host = self.engine.host(AGENT)
         self.site = SiteSettings(hub_id=self.hub_id, gpus=True)
         self._plain_image, self._amount = image, amount
         self._image: ImageFacts | None = None
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, Session | str] = {}  # or why there is none
         self._prepared: dict[str, tuple[Granted, ...]] = {}
         self._making: set[asyncio.Future[Any]] = set()
 
@@ -113,8 +116,14 @@ class Bench:
 
     async def _have(self, name: str, granted: tuple[Granted, ...]) -> Session:
         if name not in self._sessions:
-            self._sessions[name] = await self._make(granted)
-        return self._sessions[name]
+            try:
+                self._sessions[name] = await self._make(granted)
+            except (GpuError, EngineError, APIError) as error:
+                self._sessions[name] = f"the {name} session cannot be made: {error}"
+        found = self._sessions[name]
+        if isinstance(found, str):
+            raise NotTried(found)
+        return found
 
     async def _make(self, granted: tuple[Granted, ...]) -> Session:
         session = uuid.uuid4().hex
@@ -254,6 +263,11 @@ class Bench:
 
     async def close(self) -> list[str]:
         """Removes all that it made; what could not be undone, in words."""
+
+        def remove_image(client: docker.APIClient) -> None:
+            with suppress(NotFound):
+                client.remove_image(self.image, force=True)
+
         left: list[str] = []
         if self._making:
             await asyncio.wait(set(self._making))
@@ -261,8 +275,7 @@ class Bench:
             await self._attempt(left, self.engine.remove_session(AGENT, session))
         for session, granted in self._prepared.items():
             await self._attempt(left, self.gpus.release(session, granted))
-        with suppress(NotFound):
-            await self.host.call(lambda client: client.remove_image(self.image, force=True))
+        await self._attempt(left, self.host.call(remove_image))
         return left
 
     async def _attempt(self, left: list[str], work: Any) -> Any:

@@ -25,7 +25,6 @@ PERCENT = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 NOWHERE = "GPU-ffffffff-ffff-4fff-bfff-ffffffffffff"  # a GPU that no container can see
 PROCESSES = 3
 POLL = 0.1  # seconds between two readings from outside
-PATIENCE = 10.0  # seconds for a GPU to serve a session again after a fault
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ async def works(session: Session, **job: Any) -> None:
 
     For a while it is asked again: a GPU may be recovering from a fault.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + session.bench.patience
     while True:
         found = await session.run({"do": "memory", "most": session.memory // 2, **job})
         if found.get("bytes", 0) >= session.memory // 2:

@@ -10,11 +10,30 @@ from typing import Any
 from bench import Bench, NotTried, Session
 from judging import NOWHERE, PIPE, POLL, Reached, beyond, has_mps, judged, works
 
-LEAD = 3.0  # seconds for two programs to be ready to compute
-LATEST = 30.0  # seconds, the most of it
+LATEST = 30.0  # seconds for two programs to be ready to compute
 # Of throughput: what may be measured above and below a share that is held.
 ABOVE, BELOW = 1.1, 0.8
 POINT = 1.0  # per cent
+
+
+Jobs = Callable[[dict[str, float]], list[tuple[Session, dict[str, Any]]]]
+
+
+async def together(bench: Bench, jobs: Jobs) -> list[dict[str, Any]]:
+    """The answers of jobs at one time. `jobs` is given that time, as `at` and `seconds`; whoever
+    is not ready by then has all of them try again. Raises `NotTried`."""
+    lead = bench.lead
+    while lead <= LATEST:
+        window = {"at": time.time() + lead, "seconds": bench.seconds}
+        found = await asyncio.gather(*(session.run(job) for session, job in jobs(window)))
+        if not any(_late(one) for one in found):
+            return found
+        lead *= 2
+    raise NotTried("two programs were not ready to compute at the same time")
+
+
+def _late(found: Mapping[str, Any]) -> bool:
+    return any(one.get("late") for one in (found, *found.get("processes", ())))
 
 
 async def race(bench: Bench, first: Mapping[str, Any]) -> Reached:
@@ -22,15 +41,13 @@ async def race(bench: Bench, first: Mapping[str, Any]) -> Reached:
     a, b = await bench.first(), await bench.second()
     await works(a)
     await works(b)
-    lead = LEAD
-    while True:
-        job = {"do": "compute", "at": time.time() + lead, "seconds": bench.seconds}
-        found = await asyncio.gather(a.run({**job, **first}), b.run(job))
-        if not any(_late(one) for one in found):
-            break
-        lead *= 2
-        if lead > LATEST:
-            raise NotTried("two programs were not ready to compute at the same time")
+    found = await together(
+        bench,
+        lambda window: [
+            (a, {"do": "compute", **window, **first}),
+            (b, {"do": "compute", **window}),
+        ],
+    )
     rates = [float(one.get("rate", 0)) for one in found]
     if not all(rates):
         raise NotTried(f"one of the two did not compute: {found}"[:300])
@@ -41,10 +58,6 @@ async def race(bench: Bench, first: Mapping[str, Any]) -> Reached:
     seen = found[0].get("multiprocessors")
     note = f"multiprocessors that it is told of: {seen}" if seen else ""
     return Reached("held" if held else "broken", reached, allowed, "% of both", note)
-
-
-def _late(found: Mapping[str, Any]) -> bool:
-    return any(one.get("late") for one in (found, *found.get("processes", ())))
 
 
 def _weight(bench: Bench, session: Session) -> int:
@@ -70,27 +83,26 @@ def racing(*names: str, **job: Any) -> Callable[[Bench], Awaitable[Reached]]:
 async def neighbours_fault(bench: Bench) -> Reached:
     a, b = await bench.first(), await bench.second()
     await works(a)
-    alone = await b.run({"do": "compute", **_window(bench, LEAD)})
+    (alone,) = await together(bench, lambda window: [(b, {"do": "compute", **window})])
     if not alone.get("rate"):
         raise NotTried(f"the neighbour does not compute by itself: {alone}"[:300])
-    window = _window(bench, LEAD)
-    at = window["at"] + window["seconds"] / 2
-    found, other = await asyncio.gather(
-        b.run({"do": "compute", **window}), a.run({"do": "fault", "at": at})
+    found, other = await together(
+        bench,
+        lambda window: [
+            (b, {"do": "compute", **window}),
+            (a, {"do": "fault", "at": window["at"] + window["seconds"] / 2}),
+        ],
     )
     if not other.get("fault"):
         raise NotTried(f"there was no fault: {other}"[:300])
-    end = window["at"] + window["seconds"]
-    if not window["at"] < other["when"] < end or found.get("late"):
-        raise NotTried("the fault was not while the neighbour computed")
     if error := found.get("error"):
+        if not error.startswith("cu"):  # it is the attacker that failed, and not the driver
+            raise NotTried(error)
         return Reached("broken", 0, 100, "% of its rate", f"{other['fault']}; neighbour: {error}")
+    if not found["begun"] < other["when"] < found["ended"]:
+        raise NotTried("the fault was not while the neighbour computed")
     reached = 100 * found["rate"] / alone["rate"]
     return Reached("held", reached, 100, "% of its rate", str(other["fault"]))
-
-
-def _window(bench: Bench, lead: float) -> dict[str, float]:
-    return {"at": time.time() + lead, "seconds": bench.seconds}
 
 
 async def fault_window(bench: Bench) -> Reached:
@@ -204,9 +216,10 @@ async def told_size(bench: Bench) -> Reached:
 
 async def attributed(bench: Bench) -> Reached:
     sessions = [await bench.first(), await bench.second()]
-    window = _window(bench, LEAD)
-    work = asyncio.gather(*(one.run({"do": "compute", **window}) for one in sessions))
     containers = {one.container for one in sessions}
+    work = asyncio.ensure_future(
+        together(bench, lambda window: [(one, {"do": "compute", **window}) for one in sessions])
+    )
     known: set[str] = set()
     while not work.done():
         usage = await bench.gpus.usage(containers)
