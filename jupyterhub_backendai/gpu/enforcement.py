@@ -1,14 +1,16 @@
 """How hard each provider holds a share of a GPU, as far as the driver's documentation goes.
 
-`hard` only where hardware or driver hold it from outside, for the session as a whole. Nothing of
-this was shown on a device by these providers themselves: `GpuDevice.verified` says so.
+`hard` only where hardware or driver hold it from outside, for the session as a whole. Where that
+was shown on a device as well, by `benchmarks/fgpu_enforcement`, it is in `VERIFIED`.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from ..model.gpus import Enforcement, ProviderName
+from ..model.gpus import Enforcement, GpuDevice, ProviderName
 
 HARD = Enforcement(memory="hard", compute="hard", faults="hard")
 # An MPS client's own limits: a session of several processes has them several times, and one that
@@ -43,3 +45,35 @@ LABELS = MappingProxyType[ProviderName, str](
         "simulated": "simulated",
     }
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A run of `benchmarks/fgpu_enforcement` in which the labels stood.
+
+    `model` is a pattern of the driver's name of the GPU, `driver` the release as 615 of 615.71,
+    `date` as 2026-11-22. The run's own output is in BENCHMARKS.md; a test looks for it there.
+    """
+
+    provider: ProviderName
+    model: str
+    driver: int
+    enforcement: Enforcement
+    date: str
+
+
+VERIFIED: tuple[Shown, ...] = ()
+
+
+def is_verified(device: GpuDevice, driver: int | None) -> bool:
+    """Whether a device's labels were shown on such a GPU, with this release of the driver.
+
+    A newer one counts for nothing: what one release holds, the next may have a way round.
+    """
+    return any(
+        one.provider == device.provider
+        and fnmatchcase(device.name, one.model)
+        and one.driver == driver
+        and not one.enforcement.lacking(device.enforcement)
+        for one in VERIFIED
+    )

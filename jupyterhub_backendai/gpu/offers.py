@@ -13,7 +13,7 @@ from ..model.gpus import Enforcement, GpuDevice, GpuRule, ProviderName
 from ..model.slots import GIB, format_thousandths
 from ..scheduling.fgpu import memory_of, shares_of, usable_memory
 from .devices import ComputeMode, Device, Inventory, LostDevice, MigDevice
-from .enforcement import ENFORCEMENT, LABELS, MPS_LIMITED
+from .enforcement import ENFORCEMENT, LABELS, MPS_LIMITED, is_verified
 from .facts import HostFacts
 from .listing import NOT_LISTED
 from .state import known
@@ -48,7 +48,10 @@ def offers(
     for device in inventory.devices:
         rule = rule_of(device, rules, group)
         if rule is not None:
-            found += _offered(device, rule, facts)
+            found += [
+                one.model_copy(update={"verified": is_verified(one, facts.driver)})
+                for one in _offered(device, rule, facts)
+            ]
     present = {device.uuid for device in found}
     seen = {device.uuid: device for device in before}
     return (*found, *_lost(inventory, seen, present))
