@@ -21,7 +21,7 @@ class HostFacts:
 
     `root`: the Hub may set limits. `contained`: it does not see the machine's own processes.
     `dmem`: the kernel limits GPU memory. `mps`: the newest protocol of the machine's MPS control
-    program, 0 where there is none.
+    program, 0 where there is none. `driver`: the driver's release, such as 615.
     """
 
     root: bool = False
@@ -29,6 +29,7 @@ class HostFacts:
     cgroup_v2: bool = False
     dmem: bool = False
     mps: int = 0
+    driver: int | None = None
 
     def why_no_limits(self, device: Device) -> str:
         """Why the memory of a cgroup on this device cannot be limited; "" where it can."""

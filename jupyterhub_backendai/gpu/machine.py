@@ -184,13 +184,15 @@ class Gpus:
             # A new driver may have brought another program.
             self._protocol = (version, await self._thread.run(self._control.protocol))
         release = version.partition(".")[0]
-        self._cooperative.driver_version = int(release) if release.isdecimal() else None
+        driver = int(release) if release.isdecimal() else None
+        self._cooperative.driver_version = driver
         return HostFacts(
             root=self._root,
             contained=not sees_all(self._proc),
             cgroup_v2=inventory.cgroup_v2,
             dmem=inventory.dmem_controller,
             mps=self._protocol[1],
+            driver=driver,
         )
 
     async def _end_mps(self, devices: Sequence[str]) -> None:
