@@ -110,8 +110,8 @@ class FakeMachine(Machine):
     """A machine with fake libraries, which lie in a folder that tests make:
 
     libnvidia-ml.so.1, libcuda.so.1     the second is put into the containers
-    nvidia-cuda-mps-control             for the product; inside/nvidia-cuda-mps-control for them
-    nvml.txt, mps/                      what the fakes tell, and what they were told
+    mps/, inside/                       nvidia-cuda-mps-control, for the product and for them
+    nvml.txt                            what the driver tells
     cuda/                               mounted into all containers: cuda.json, state/
     machine/                            what is / on a machine: proc, sys/fs/cgroup, run
     """
@@ -121,9 +121,8 @@ class FakeMachine(Machine):
     def __init__(self, folder: Path) -> None:
         self._folder = folder = folder.resolve()
         self.mount = folder / "machine"
-        self.program = str(folder / PROGRAM)
+        self.program = str(folder / "mps" / PROGRAM)
         os.environ["FAKE_NVML"] = str(folder / "nvml.txt")
-        os.environ["FAKE_MPS"] = str(folder / "mps")
         library = folder / "libnvidia-ml.so.1"
         if library.exists():  # the product then finds it by its name
             ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)

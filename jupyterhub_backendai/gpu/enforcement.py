@@ -65,15 +65,17 @@ class Shown:
 VERIFIED: tuple[Shown, ...] = ()
 
 
-def is_verified(device: GpuDevice, driver: int | None) -> bool:
-    """Whether a device's labels were shown on such a GPU, with this release of the driver.
+def is_verified(device: GpuDevice, driver: str | None) -> bool:
+    """Whether a device's labels were shown on such a GPU, with the release of this driver's
+    version (as 615.71.09, None where it is not known).
 
     A newer one counts for nothing: what one release holds, the next may have a way round.
     """
+    release = (driver or "").partition(".")[0]
     return any(
         one.provider == device.provider
         and fnmatchcase(device.name, one.model)
-        and one.driver == driver
+        and str(one.driver) == release
         and not one.enforcement.lacking(device.enforcement)
         for one in VERIFIED
     )

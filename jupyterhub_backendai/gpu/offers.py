@@ -49,7 +49,9 @@ def offers(
         rule = rule_of(device, rules, group)
         if rule is not None:
             found += [
-                one.model_copy(update={"verified": is_verified(one, facts.driver)})
+                one.model_copy(
+                    update={"verified": is_verified(one, known(inventory.driver_version))}
+                )
                 for one in _offered(device, rule, facts)
             ]
     present = {device.uuid for device in found}

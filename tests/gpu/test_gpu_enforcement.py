@@ -80,17 +80,17 @@ def test_what_is_no_report() -> None:
 @pytest.mark.parametrize(
     ("shown", "driver", "found"),
     [
-        (SHOWN, 615, True),
-        (SHOWN, 616, False),  # nobody has tried it
+        (SHOWN, "615.71.09", True),
+        (SHOWN, "616.1", False),  # nobody has tried it
         (SHOWN, None, False),
-        (replace(SHOWN, model="*H100*"), 615, False),
-        (replace(SHOWN, provider="mps"), 615, False),
+        (replace(SHOWN, model="*H100*"), "615.71.09", False),
+        (replace(SHOWN, provider="mps"), "615.71.09", False),
         # Less was claimed then than is now.
-        (replace(SHOWN, enforcement=Enforcement(memory="hard")), 615, False),
+        (replace(SHOWN, enforcement=Enforcement(memory="hard")), "615.71.09", False),
     ],
 )
 def test_verified(
-    monkeypatch: pytest.MonkeyPatch, shown: Shown, driver: int | None, found: bool
+    monkeypatch: pytest.MonkeyPatch, shown: Shown, driver: str | None, found: bool
 ) -> None:
     monkeypatch.setattr(enforcement, "VERIFIED", (shown,))
     assert is_verified(WHOLE, driver) is found
@@ -100,7 +100,7 @@ async def test_offers_say_what_is_verified(nvml: Nvml, monkeypatch: pytest.Monke
     inventory = await nvml.inventory()
 
     def verified() -> dict[str, bool]:
-        found = offers(inventory, (GpuRule(),), "default", HostFacts(root=True, driver=615))
+        found = offers(inventory, (GpuRule(),), "default", HostFacts(root=True))
         return {device.uuid: device.verified for device in found}
 
     assert not any(verified().values())

@@ -91,7 +91,6 @@ class Machine:
         self.folder = folder
         shutil.copy(nvml, folder / "libnvidia-ml.so.1")
         shutil.copy(cuda, folder / "libcuda.so.1")
-        shutil.copy(HERE / "fake_mps_control.py", folder / "nvidia-cuda-mps-control")
         Proc(folder / "machine" / "proc")
         for cgroup in ("", "/fgpu", "/fgpu.slice"):
             path = folder / f"machine/sys/fs/cgroup{cgroup}"
@@ -100,6 +99,7 @@ class Machine:
             (path / "cgroup.subtree_control").write_text("cpu memory pids\n")
         for name in ("mps", "inside", "cuda", "cuda/state"):
             (folder / name).mkdir()
+        shutil.copy(HERE / "fake_mps_control.py", folder / "mps" / "nvidia-cuda-mps-control")
         (folder / "mps" / "proc").symlink_to(folder / "machine" / "proc")
         (folder / "cuda").chmod(0o755)
         (folder / "cuda" / "state").chmod(0o777)
