@@ -11,8 +11,9 @@ from urllib.parse import urljoin, urlsplit
 
 import pytest
 
+from jupyterhub_backendai._data import data_paths
 from jupyterhub_backendai.service import menu
-from jupyterhub_backendai.service.pages.shell import _below
+from jupyterhub_backendai.service.pages.shell import _below, for_browsers
 
 from .running import Running, running, until_open
 
@@ -161,3 +162,17 @@ def test_a_menu_is_never_too_large_to_be_handed_over() -> None:
     many = [f"user-{number}" for number in range(5000)]
     roles = [{"name": "many", "scopes": ["access:services"], "users": many, "groups": ["lab"]}]
     assert sum(len(entry["users"]) + len(entry["groups"]) for entry in told(roles)) == 1000
+
+
+def test_what_browsers_are_sent_is_less_to_read_and_the_same_to_run() -> None:
+    """No text goes over several lines: then its indents, or what looks like a comment, would be
+    part of it."""
+    root = Path(data_paths()[1]) / "backendai"
+    ours = [path for path in root.rglob("*.*") if "vendor" not in path.parts]
+    assert len(ours) > 20
+    for path in ours:
+        text = path.read_text()
+        assert len(for_browsers(text)) <= len(text)
+        if path.suffix == ".js":
+            for literal in re.findall(r"`[^`]*`", text):
+                assert "\n" not in literal, (path, literal)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
@@ -14,6 +17,7 @@ from ...store import Session
 from ..auth import DELETE, READ, START, Caller
 from ..base import Handler, Refused
 from ..parts import NotReady
+from .shell import for_browsers
 
 if TYPE_CHECKING:
     from ..app import Service
@@ -140,10 +144,33 @@ class Page(Shown, Handler):
 
 
 class Asset(StaticFileHandler):
-    """Style sheets and scripts; an address never has another content, so it is kept for good."""
+    """Style sheets and scripts; an address never has another content, so it is kept for good. Ours
+    go without what is for who reads the files."""
+
+    @classmethod
+    def get_content(
+        cls, abspath: str, start: int | None = None, end: int | None = None
+    ) -> Generator[bytes, None, None]:
+        if _is_ours(abspath):
+            yield _sent(abspath)[start:end]
+        else:
+            yield from super().get_content(abspath, start, end)
+
+    def get_content_size(self) -> int:
+        path = self.absolute_path or ""
+        return len(_sent(path)) if _is_ours(path) else super().get_content_size()
 
     def set_extra_headers(self, path: str) -> None:
         _keep_for_good(self)
+
+
+def _is_ours(path: str) -> bool:
+    return path.endswith((".js", ".css")) and "/vendor/" not in path
+
+
+@lru_cache
+def _sent(path: str) -> bytes:
+    return for_browsers(Path(path).read_text()).encode()
 
 
 class HubAsset(StaticFileHandler):

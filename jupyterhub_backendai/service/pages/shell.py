@@ -37,6 +37,12 @@ _LOOPBACK = re.compile(r"127\.0\.0\.1(:\d+)?")
 _SCRIPT = re.compile(r"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.DOTALL | re.IGNORECASE)
 
 
+def for_browsers(text: str) -> str:
+    """One of our scripts or style sheets less its comments and indents, which are for who reads the
+    files; no text in them goes over several lines, as a test sees to."""
+    return _FOR_READERS.sub("", text)
+
+
 def look(config: Callable[[], Config]) -> Config:
     """How the Hub's pages look, of the configuration that it handed over; nothing special where
     that cannot be read, which is told elsewhere."""
@@ -90,9 +96,8 @@ class Shell:
         return found.render({**self._addresses(), "xsrf_token": xsrf_token, **more})
 
     def script(self, template: str) -> str:
-        """A script of several files, as the Hub's page has it; without its comments and indents,
-        which are for who reads the files (no text in them goes over several lines)."""
-        return _FOR_READERS.sub("", self.environment.get_template(template).render())
+        """A script of several files, as the Hub's page has it."""
+        return for_browsers(self.environment.get_template(template).render())
 
     def _addresses(self) -> dict[str, Any]:
         hub, service = f"{self._host}{self._prefix}", self._hub_auth.base_url
