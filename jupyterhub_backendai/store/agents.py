@@ -116,6 +116,10 @@ def agents(db: Connection) -> list[AgentState]:
 
 def holdings(db: Connection) -> list[Holding]:
     """All that is held now, in the order in which it was granted."""
+    rows = db.execute(_HOLDINGS).all()
+    sizes: dict[tuple[str, str], int] = {}
+    if any(row.devices for row in rows):
+        sizes = {(a.name, d.uuid): d.capacity for a in agents(db) for d in a.devices}
     return [
         Holding(
             session_id=row.session_id,
@@ -124,11 +128,20 @@ def holdings(db: Connection) -> list[Holding]:
             group=row.resource_group,
             agent=row.agent,
             slots=Slots(row.cpu, row.mem, row.fgpu, row.gpu, row.mig),
-            devices=tuple((granted.uuid, granted.amount) for granted in row.devices),
+            devices=tuple(
+                (held.uuid, _now(held, sizes.get((row.agent, held.uuid), held.capacity)))
+                for held in row.devices
+            ),
             profile=row.devices[0].profile if row.devices else None,
         )
-        for row in db.execute(_HOLDINGS)
+        for row in rows
     ]
+
+
+def _now(held: Granted, capacity: int) -> int:
+    """What is held of a device that has this capacity now: the same part of it, rounded up, where
+    it was offered in another way when it was granted."""
+    return -(-held.amount * capacity // held.capacity)
 
 
 def granted(db: Connection, session_id: str) -> tuple[Granted, ...]:
