@@ -19,7 +19,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ours"))
 
 
 # Folders with files that take minutes, most of it waiting for servers.
-LONGEST = ["hub", "dockerspawner", "faults", "singleuser", "browser", "engine", "store"]
+LONGEST = ["hub", "dockerspawner", "faults", "singleuser", "browser", "gpu", "engine", "store"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

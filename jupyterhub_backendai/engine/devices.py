@@ -57,16 +57,21 @@ def visible_devices(granted: Iterable[Granted], cdi: bool) -> str:
 def cdi_of(info: Mapping[str, Any]) -> bool:
     """Whether a daemon gives NVIDIA's devices by CDI, from what `docker info` says.
 
-    Newer ones list the devices, by the names that they have been given; they must have their UUIDs.
-    Those before list only where they look for them.
+    Since 28.2 it is on by itself, and lists the devices that it has found, if any, by the names
+    that they have been given; they must have their UUIDs. Before that somebody has switched it on.
     """
     if not info.get("CDISpecDirs"):
         return False
     found = info.get("DiscoveredDevices")
     if found is None:
-        return True
+        return not _lists_devices(str(info.get("ServerVersion", "")))
     names = (str(one.get("ID", "")) for one in found if one.get("Source") == "cdi")
     return any(name.startswith((f"{CDI_KIND}=GPU-", f"{CDI_KIND}=MIG-")) for name in names)
+
+
+def _lists_devices(version: str) -> bool:
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    return numbers is None or (int(numbers[1]), int(numbers[2])) >= (28, 2)
 
 
 def without_gpus(host_config: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,19 +22,26 @@ Cause = Literal[
 
 
 class Taken:
-    """What is held on machines: amounts by agent, and of single GPUs by agent and UUID."""
+    """What is held on machines: amounts by agent; of single GPUs by UUID, whichever agent offered
+    them then; and by agent and slot where only amounts are known."""
 
     def __init__(self, holdings: Iterable[Holding]) -> None:
         self.amounts: dict[str, Amounts] = {}
-        self.gpus: dict[str, dict[str, int]] = {}
+        self._gpus: dict[str, int] = {}
+        self._slots: dict[str, dict[str, int]] = {}
         for holding in holdings:
             had, more = self.amounts.get(holding.agent, (0, 0, 0)), amounts(holding.slots)
             self.amounts[holding.agent] = (had[0] + more[0], had[1] + more[1], had[2] + more[2])
-            if more[0]:
-                held = self.gpus.setdefault(holding.agent, {})
-                slot = str(holding.slots.gpu_slot)  # where only amounts are known
-                for uuid, amount in holding.devices or ((slot, more[0]),):
-                    held[uuid] = held.get(uuid, 0) + amount
+            for uuid, amount in holding.devices:
+                self._gpus[uuid] = self._gpus.get(uuid, 0) + amount
+            if more[0] and not holding.devices:
+                slots, slot = self._slots.setdefault(holding.agent, {}), holding.slots.gpu_slot
+                slots[str(slot)] = slots.get(str(slot), 0) + more[0]
+
+    def gpus_of(self, agent: str) -> Mapping[str, int]:
+        """What is held of GPUs that this agent may offer."""
+        slots = self._slots.get(agent)
+        return self._gpus if slots is None else {**self._gpus, **slots}
 
 
 class Group:
@@ -51,7 +58,7 @@ class Group:
         self.known = {agent.name: agent for agent in agents}
         if len(self.known) < len(agents):
             raise ValueError(f"two agents of {rule.name} have the same name")
-        self._pools = {a.name: pools_of(a, taken.gpus.get(a.name, {})) for a in agents}
+        self._pools = {a.name: pools_of(a, taken.gpus_of(a.name)) for a in agents}
         taking = [agent for agent in agents if agent.takes_sessions]
         machines = machines_in_order(taking, taken.amounts, self._pools, rule.selection)
         self.room = Room(machines, rule, wishes)

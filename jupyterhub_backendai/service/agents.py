@@ -19,8 +19,8 @@ from .schemas import Part
 
 @dataclass
 class Load:
-    """What is held on one agent; the sessions that hold it, the newest first: owners by id; of its
-    devices, by UUID, how much is held (thousandths)."""
+    """What is held on one agent; the sessions that hold it, the newest first: owners by id; of
+    devices, by UUID, how much is held (thousandths), whichever agent offered them then."""
 
     used: Slots = field(default_factory=Slots)
     devices: Counter[str] = field(default_factory=Counter)
@@ -29,11 +29,12 @@ class Load:
 
 def loads(agents: Sequence[AgentState], holdings: Sequence[Holding]) -> dict[str, Load]:
     """The load of each of these agents, by name. `holdings` as the store gives them."""
-    found = {agent.name: Load() for agent in agents}
+    devices: Counter[str] = Counter()
+    found = {agent.name: Load(devices=devices) for agent in agents}
     for holding in reversed(holdings):
+        devices.update(dict(holding.devices))
         if (load := found.get(holding.agent)) is not None:
             load.used += holding.slots
-            load.devices.update(dict(holding.devices))
             load.sessions[holding.session_id] = holding.owner
     return found
 

@@ -11,7 +11,7 @@ from traitlets.log import get_logger
 from ..configuration import read_configuration
 from ..model.errors import ConfigurationError
 from ..site.runtime import Site
-from ..store import Unavailable
+from ..store import Session, Unavailable
 
 RETRY = 10.0  # seconds until a site that could not be opened is tried again
 CLIENT = "Client"  # the section with the arguments of the Docker client
@@ -22,6 +22,10 @@ class ServiceSite(Site):
 
     async def _start(self) -> None:
         """Nothing: what the Hub's process notes in the database is there to be read."""
+
+    async def release_gpus(self, session: Session) -> None:
+        """Nothing: one process alone speaks to what holds shares, and the Hub's takes back within
+        half a minute what is nobody's any more."""
 
 
 def open_site(config: Config) -> ServiceSite:

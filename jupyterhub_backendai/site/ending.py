@@ -142,9 +142,7 @@ async def clear(
     for agent in agents:
         with steps.of(Step.REMOVE_CONTAINER):
             await site.engine.remove_session(agent, session.id)
-    if session.slots.gpu_slot is not None:
-        granted = await site.db(site.store.granted, session.id)
-        await site.gpus.release(session.id, granted)
+    await site.release_gpus(session)
     return outcome
 
 

@@ -110,12 +110,13 @@ class SiteGpus:
         except GpuError as error:
             self.log.error("The GPU of session %s is not released yet: %s", session_id, error)
 
-    async def restore(self, sessions: Mapping[str, Grants]) -> None:
-        """Makes anew what a restart took away; these sessions are all that hold something."""
+    async def restore(self, sessions: Mapping[str, Grants], starting: Collection[str]) -> None:
+        """Makes anew what a restart took away, and takes back what of these sessions is none: all
+        that hold something, and those that a start of this process is busy with."""
         if not self.on:
             return
         try:
-            await self._gpus.restore(sessions)
+            await self._gpus.restore(sessions, starting)
             await self._attach_again(sessions)
         except (GpuError, EngineError, APIError) as error:
             self.log.error("GPUs of sessions could not all be put right: %s", error)
@@ -131,7 +132,13 @@ class SiteGpus:
             if session_id in missing and row.get("State") == "running":
                 found = await self._host.call(partial(_inspect, container=row["Id"]))
                 if found is not None and (pid := int(found["State"]["Pid"])):
-                    await self.attach(session_id, sessions[session_id], row["Id"], pid)
+                    try:
+                        await self.attach(session_id, sessions[session_id], row["Id"], pid)
+                    except GpuFailed as error:  # which must not keep the others from it
+                        self.log.error(
+                            "The GPU share of session %s is not held as it was granted, and it is "
+                            "tried again: %s", session_id, error,
+                        )  # fmt: skip
 
     async def usage(self, containers: Collection[str]) -> Usage:
         """What is used of this machine's GPUs now, and by which of these containers."""

@@ -56,10 +56,21 @@ class Reconciler:
                 # One lane for each agent: one that hangs holds up no other.
                 lanes = {session.agent for session in sessions} | set(site.engine.hosts)
                 await asyncio.gather(*(self._lane(a, sessions, first, lost) for a in lanes))
-                await site.gpus.restore(await site.db(site.store.all_granted))
                 first = False
             except Exception:
                 site.log.exception("Reconciling failed; it is tried again")
+            await asyncio.sleep(INTERVAL)
+
+    async def keep_gpus(self) -> None:
+        """The endless work beside it, which waits for the driver: what sessions hold of GPUs."""
+        site = self.site
+        while site.gpus.on:
+            try:
+                # First who is starting: such a one holds something once it is not.
+                starting = frozenset(site.driven)
+                await site.gpus.restore(await site.db(site.store.all_granted), starting)
+            except Exception:
+                site.log.exception("What sessions hold of GPUs is not put right; it is tried again")
             await asyncio.sleep(INTERVAL)
 
     def _lost(self, sessions: list[Session]) -> frozenset[str]:

@@ -155,6 +155,7 @@ class Site:
         self.background(retention.run(self))
         # Beside everything else: what it waits for may be an agent that hangs.
         self.background(self.reconciler.run())
+        self.background(self.reconciler.keep_gpus())
 
     async def _until_stopped(self) -> None:
         """Notes the end of this process in the very step in which it cancels whatever runs."""
@@ -236,6 +237,11 @@ class Site:
     async def move(self, session_id: str, to: Status, phase: Phase, **more: Any) -> Session:
         """One status change, now. Raises `IllegalTransition` and `NotFound`."""
         return await self.db(self.store.move, session_id, to, phase=phase, now=utcnow(), **more)
+
+    async def release_gpus(self, session: Session) -> None:
+        """Takes back what the session had of GPUs on the machine, now that nothing of it runs."""
+        if session.slots.gpu_slot is not None:
+            await self.gpus.release(session.id, await self.db(self.store.granted, session.id))
 
     async def end(
         self,

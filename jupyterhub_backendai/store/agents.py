@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, text, update
 
-from ..model.gpus import Granted
+from ..model.gpus import GpuDevice, Granted
 from ..model.slots import SLOT_NAMES, Slots
 from ..scheduling.snapshot import Holding
 from . import feed
@@ -65,9 +65,12 @@ def report(db: Connection, reporter: str, reports: Sequence[AgentReport], now: d
             "reporter": reporter, "resource_group": agent.group, "available": agent.available,
             "reason": agent.reason, "seen_at": now,
         }  # fmt: skip
-        # One that does not answer says nothing: what it had is still the best that is known.
-        if agent.available or agent.capacity != Slots() or agent.name not in known:
+        # One that does not answer says nothing: what it had is still the best that is known. Its
+        # cores and memory may be configured; its GPUs are only ever found.
+        if agent.available or agent.name not in known:
             new |= {**agent.capacity.as_dict(), "devices": agent.devices}
+        elif agent.capacity != Slots():
+            new |= {"cpu": agent.capacity.cpu, "mem": agent.capacity.mem}
         before = known.get(agent.name)
         if before is None:
             db.execute(_ADD, {"name": agent.name, **new})
@@ -117,9 +120,9 @@ def agents(db: Connection) -> list[AgentState]:
 def holdings(db: Connection) -> list[Holding]:
     """All that is held now, in the order in which it was granted."""
     rows = db.execute(_HOLDINGS).all()
-    sizes: dict[tuple[str, str], int] = {}
+    known: dict[str, GpuDevice] = {}
     if any(row.devices for row in rows):
-        sizes = {(a.name, d.uuid): d.capacity for a in agents(db) for d in a.devices}
+        known = {d.uuid: d for a in agents(db) for d in a.devices}
     return [
         Holding(
             session_id=row.session_id,
@@ -128,20 +131,21 @@ def holdings(db: Connection) -> list[Holding]:
             group=row.resource_group,
             agent=row.agent,
             slots=Slots(row.cpu, row.mem, row.fgpu, row.gpu, row.mig),
-            devices=tuple(
-                (held.uuid, _now(held, sizes.get((row.agent, held.uuid), held.capacity)))
-                for held in row.devices
-            ),
+            devices=tuple((held.uuid, _now(held, known.get(held.uuid))) for held in row.devices),
             profile=row.devices[0].profile if row.devices else None,
         )
         for row in rows
     ]
 
 
-def _now(held: Granted, capacity: int) -> int:
-    """What is held of a device that has this capacity now: the same part of it, rounded up, where
-    it was offered in another way when it was granted."""
-    return -(-held.amount * capacity // held.capacity)
+def _now(held: Granted, device: GpuDevice | None) -> int:
+    """What is held of a device as it is offered now: the same part of it, rounded up; all of it
+    where another provider would hold its shares, since a GPU has one at a time."""
+    if device is None:
+        return held.amount
+    if (device.slot, device.provider) != (held.slot, held.provider):
+        return device.capacity
+    return -(-held.amount * device.capacity // held.capacity)
 
 
 def granted(db: Connection, session_id: str) -> tuple[Granted, ...]:

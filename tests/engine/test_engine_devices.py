@@ -82,7 +82,13 @@ def test_the_variable_never_widens_what_was_requested() -> None:
         ({}, False),  # Docker before 25
         ({"CDISpecDirs": []}, False),  # switched off
         ({"CDISpecDirs": None}, False),
-        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}, True),  # before it lists devices
+        # Before it lists devices somebody has switched it on; since then it lists none where there
+        # are none, and is on by itself.
+        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "ServerVersion": "27.5.1"}, True),
+        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "ServerVersion": "28.1.0-rc.2"}, True),
+        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "ServerVersion": "28.2.2"}, False),
+        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"], "ServerVersion": "29.0.1+dfsg1"}, False),
+        ({"CDISpecDirs": ["/etc/cdi", "/var/run/cdi"]}, False),
         ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": []}, False),
         (
             {

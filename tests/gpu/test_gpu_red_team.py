@@ -283,17 +283,19 @@ def test_advice_breaks_nothing(machine: Machine) -> None:
     assert (found.code, found.json["axes"]["memory"]["claims"]) == (0, "none")
 
 
+NO_LIMITS = "\nfail nvmlDeviceGetMemoryLimits_v1 NotSupported\n"
+
+
 @pytest.mark.parametrize(
-    ("nvml", "words"),
+    ("nvml", "provider", "words"),
     [
-        (SYSTEM, "finds no GPU"),
-        (SYSTEM + PLAIN, "programs run on"),
-        (SYSTEM + IDLE, "cannot be limited here"),
+        (SYSTEM, "advisory", "finds no GPU"),
+        (SYSTEM + PLAIN, "advisory", "programs run on"),
+        (SYSTEM + IDLE + NO_LIMITS, "memory", "cannot be limited here"),
     ],
 )
-def test_where_nothing_can_be_tried(machine: Machine, nvml: str, words: str) -> None:
+def test_where_nothing_can_be_tried(machine: Machine, nvml: str, provider: str, words: str) -> None:
     machine.nvml(nvml)
-    provider = "memory" if nvml.endswith(IDLE) else "advisory"
     found = machine.run("--provider", provider)
     assert (found.code, found.output) == (2, ""), found.errors
     assert found.errors.startswith("Nothing was tried: ")

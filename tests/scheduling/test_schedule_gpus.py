@@ -382,7 +382,10 @@ def test_nothing_takes_what_one_before_it_waited_too_long_for(snap: Snapshot) ->
             size = {d.uuid: d.capacity for d in on.devices}
             for uuid, _ in placement.devices:
                 device = next(d for d in on.devices if d.uuid == uuid)
-                alike = replace(on, devices=tuple(d for d in on.devices if d.type == device.type))
+                pool = (device.kind, device.type)
+                alike = replace(
+                    on, devices=tuple(d for d in on.devices if (d.kind, d.type) == pool)
+                )
                 if not fits(old, alike, size, on.capacity, even):
                     continue
                 part = min(asked, device.capacity)

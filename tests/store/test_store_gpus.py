@@ -97,8 +97,34 @@ def test_a_gpu_that_is_divided_in_another_way_keeps_what_is_held_of_it(store: St
     report(store, gpu(0, capacity=3000), seconds=3)
     assert free_of(store) == {"GPU-0": 1500}
     report(store, gpu(0, capacity=1000, slot="gpu", provider="whole"), seconds=4)
-    assert free_of(store) == {"GPU-0": 500}
+    assert free_of(store) == {"GPU-0": 0}, "a GPU has one provider at a time"
     assert store.granted(one.id)[0].capacity == 5000, "what runs was granted so"
+
+
+def test_a_gpu_that_another_agent_offers_is_held_all_the_same(store: Store) -> None:
+    """Two agents may be two names of one machine, and their order may change."""
+    one = AgentReport("b", "default", Slots(8000, 8 * GIB))
+    other = AgentReport("a", "default", Slots(8000, 8 * GIB, 5000), devices=(gpu(0),))
+    store.report_agents([one, other], now=NOW)
+    submit(store, "one", request=request(fgpu=3000))
+    assert run_pass(store) == ["one"]
+    one = AgentReport("b", "default", Slots(8000, 8 * GIB, 5000), devices=(gpu(0),))
+    other = AgentReport("a", "default", Slots(8000, 8 * GIB))
+    store.report_agents([one, other], now=after(1))
+    submit(store, "two", request=request(fgpu=3000), now=after(1))
+    assert run_pass(store, 2) == []
+    submit(store, "three", request=request(fgpu=2000), now=after(3))
+    assert run_pass(store, 4) == ["three"]
+
+
+def test_a_silent_agent_with_a_configured_size_keeps_its_gpus(store: Store) -> None:
+    report(store, gpu(0))
+    store.report_agents(
+        [AgentReport("node-1", "default", Slots(32_000, 64 * GIB), available=False)], now=after(1)
+    )
+    (agent,) = store.agents()
+    assert (agent.capacity.fgpu, agent.capacity.cpu) == (5000, 32_000)
+    assert agent.devices == (gpu(0),)
 
 
 @pytest.mark.parametrize("profile", [None, "1g.10gb"])
