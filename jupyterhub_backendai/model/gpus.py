@@ -179,6 +179,8 @@ class Granted(BaseModel):
 def even_parts(amount: int, capacity: int, quantum: int, count: int) -> Iterator[tuple[int, int]]:
     """How `amount` may be divided into equal shares of up to `count` GPUs of `capacity` each: the
     number of GPUs, and the share of each, a multiple of `quantum`; the fewest GPUs first."""
+    if capacity <= 0:
+        return
     for number in range(max(1, -(-amount // capacity)), count + 1):
         part, rest = divmod(amount, number)
         if not rest and not part % quantum:
@@ -193,16 +195,6 @@ def slots_in(devices: Iterable[GpuDevice], *, lost: bool = False) -> Slots:
         if device.available or lost:
             sums[device.slot] = sums.get(device.slot, 0) + device.capacity
     return Slots(**sums)
-
-
-def most_of(kind: GpuKind, devices: Iterable[GpuDevice]) -> int:
-    """The most of a kind that one session could have of these devices of one machine, if nothing
-    else were there: devices of one type together."""
-    together: dict[tuple[str, str, int], int] = {}
-    for device in devices:
-        if device.available and kind.admits(device):
-            together[device.type] = together.get(device.type, 0) + device.capacity
-    return max(together.values(), default=0)
 
 
 def split(
@@ -267,5 +259,7 @@ class Pool:
 def pools(kind: GpuKind, devices: Iterable[GpuDevice]) -> list[Pool]:
     """What one machine's devices of a kind make together; those that are not available now too,
     since they can be waited for."""
-    alike = Counter((d.type, d.capacity, d.quantum) for d in devices if kind.admits(d))
+    alike = Counter(
+        (d.type, d.capacity, d.quantum) for d in devices if kind.admits(d) and d.capacity > 0
+    )
     return [Pool(capacity, quantum, count) for (_, capacity, quantum), count in alike.items()]

@@ -38,7 +38,8 @@ def usual_sizes(wishes: Iterable[Wish]) -> list[Usual]:
     """The most frequent sizes of sessions with GPUs, which make up `USUAL` of them all."""
     counts = Counter(wish for wish in wishes if wish.amount)
     wanted, chosen = USUAL * counts.total(), []
-    for wish, count in counts.most_common():
+    # Of equally frequent ones always the same, in whatever order they came.
+    for wish, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
         chosen.append((wish, count))
         wanted -= count
         if wanted <= 0:

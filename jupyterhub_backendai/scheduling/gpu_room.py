@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from ..model.gpus import GpuDevice, GpuKind, even_parts
@@ -20,6 +21,7 @@ from .ranking import Ranking
 from .snapshot import Agent, Devices, GroupRule
 
 Uuid = str
+MOST_LOOKS = 50_000  # sizes times machines at which fragments are counted in a pass: about a second
 
 
 class Wanted(NamedTuple):
@@ -60,6 +62,7 @@ class Pool:
     free: dict[Uuid, int] = field(default_factory=dict)
     kept: int = 0
     _usable: tuple[int, ...] | None = None
+    _free: tuple[int, ...] | None = None
 
     def admits(self, kind: GpuKind) -> bool:
         """Whether a session of this kind may be given GPUs of this pool."""
@@ -76,11 +79,21 @@ class Pool:
             self._usable = tuple(sorted(map(self.usable, self.free.values())))
         return self._usable
 
-    def keep(self, part: int) -> None:
-        """Leave so much free on each, or all that is free if it is less."""
-        if part > self.kept:
-            self.kept = part
-            self._usable = None
+    @property
+    def all_free(self) -> tuple[int, ...]:
+        """What is free of all its GPUs, ascending."""
+        if self._free is None:
+            self._free = tuple(sorted(max(0, has) for has in self.free.values()))
+        return self._free
+
+    def keep(self, part: int) -> bool:
+        """Leave so much free on each, or all that is free if it is less; whether that is more than
+        was kept before."""
+        if part <= self.kept:
+            return False
+        self.kept = part
+        self._usable = None
+        return True
 
     def could(self, amount: int, even: bool) -> bool:
         """Whether these GPUs would do if nothing else were on them."""
@@ -88,23 +101,19 @@ class Pool:
 
     def part(self, amount: int, even: bool) -> int | None:
         """The most of one GPU that such a session takes here; None where it cannot be here."""
+        if amount % self.quantum or not self.free:
+            return None
         if amount <= self.whole:
-            return amount if self.free else None
+            return amount
         if not even:
             return self.whole if amount <= self.whole * len(self.free) else None
         parts = even_parts(amount, self.whole, self.quantum, len(self.free))
         return max((part for _, part in parts), default=None)
 
-    def most(self, asked: int, even: bool, free: Iterable[int]) -> int:
-        """The most that a session which asks so much could have of what is free of these GPUs."""
-        gpus = tuple(sorted(max(0, has) for has in free))
-        whole = sum(has == self.whole for has in gpus)
-        if not even:
-            return whole * self.whole + (gpus[-1 - whole] if whole < len(gpus) else 0)
-        if any(Free(0, 0, gpus, self.whole, self.quantum).ways(Wish(0, 0, asked, even))):
-            return asked
-        most = max((number * has for number, has in enumerate(reversed(gpus), 1)), default=0)
-        return min(most, asked - 1)  # as much may be free, but not in equal shares
+    def most(self, asked: int, even: bool, gpus: tuple[int, ...]) -> int:
+        """The most that a session which asks so much could have of GPUs like these of which so much
+        is free, ascending."""
+        return _most(asked, even, gpus, self.whole, self.quantum)
 
     def take(self, place: Place) -> Devices:
         """Takes what `place` says, and tells of which GPUs: of equals the last where it is a share,
@@ -119,8 +128,24 @@ class Pool:
             given.append((uuid, part))
         for uuid, part in given:
             self.free[uuid] -= part
-        self._usable = None
+        self._usable = self._free = None
         return tuple(given)
+
+
+@lru_cache(10_000)
+def _most(asked: int, even: bool, gpus: tuple[int, ...], whole: int, quantum: int) -> int:
+    if asked % quantum:
+        return 0
+    if not even:
+        full = sum(has == whole for has in gpus)
+        return full * whole + (gpus[-1 - full] if full < len(gpus) else 0)
+    if any(Free(0, 0, gpus, whole, quantum).ways(Wish(0, 0, asked, even))):
+        return asked
+    # As much may be free, but not in equal shares: the next smaller amount that is.
+    parts = (
+        (number, min(has, (asked - 1) // number)) for number, has in enumerate(reversed(gpus), 1)
+    )
+    return max((number * (part - part % quantum) for number, part in parts), default=0)
 
 
 def pools_of(agent: Agent, taken: Mapping[Uuid, int]) -> list[Pool]:
@@ -128,6 +153,8 @@ def pools_of(agent: Agent, taken: Mapping[Uuid, int]) -> list[Pool]:
     amounts are known has one GPU of all of it for each slot."""
     pools: dict[tuple[object, ...], Pool] = {}
     for device in agent.devices or _amounts_alone(agent):
+        if device.capacity <= 0:
+            continue  # how much it has is not known
         key = (device.slot, device.profile, device.type, device.quantum)
         pool = pools.get(key)
         if pool is None:
@@ -165,6 +192,7 @@ class GpuRoom:
         self._usable = usable
         self._wishes = wishes
         self._kinds: dict[GpuKind, _Kind] = {}
+        self._pools_of: dict[GpuKind, list[Pool]] = {}
 
     def find(self, wanted: Wanted, avoid: Collection[str]) -> tuple[Pool, Place] | None:
         """The best place on no machine in `avoid`."""
@@ -179,13 +207,18 @@ class GpuRoom:
         for kind in self._kinds.values():
             kind.touch(machine)
 
-    def keep(self, wanted: Wanted, machines: Collection[str] | None = None) -> None:
-        """Leave on each GPU that it could have as much free as it would take of it."""
+    def keep(self, wanted: Wanted, machines: Collection[str]) -> None:
+        """Leave on each GPU that it could have there as much free as it would take of it."""
         assert wanted.kind is not None
-        for pool in self.pools:
-            if pool.admits(wanted.kind) and (machines is None or pool.machine in machines):
-                pool.keep(pool.part(wanted.gpu, self.even) or 0)
-        self.touch()
+        for pool in self._of(wanted.kind):
+            if pool.machine in machines and pool.keep(pool.part(wanted.gpu, self.even) or 0):
+                self.touch(pool.machine)
+
+    def _of(self, kind: GpuKind) -> list[Pool]:
+        found = self._pools_of.get(kind)
+        if found is None:
+            found = self._pools_of[kind] = [pool for pool in self.pools if pool.admits(kind)]
+        return found
 
     def _wish(self, wanted: Wanted) -> Wish:
         return Wish(wanted.cpu, wanted.mem, wanted.gpu, self.even)
@@ -195,7 +228,7 @@ class GpuRoom:
         assert kind is not None
         found = self._kinds.get(kind)
         if found is None:
-            pools = [pool for pool in self.pools if pool.admits(kind)]
+            pools = self._of(kind)
             machines = [_free(pool, self._usable(pool.machine)) for pool in pools]
             finder = self._finder(kind, machines)
             found = self._kinds[kind] = _Kind(pools, finder, self._usable)
@@ -204,9 +237,10 @@ class GpuRoom:
     def _finder(self, kind: GpuKind, machines: Sequence[Free]) -> Packing | Ranking:
         if self._rule.selection == "dispersed":
             return Ranking(machines, fragments.loosest_fit, most_cores=True)
-        if self._rule.gpu_placement == "tightest" or not machines:
+        wishes = [] if self._rule.gpu_placement == "tightest" else self._wishes(kind)
+        # Fragments are counted for each size on each machine: that is not for thousands of both.
+        if not machines or not wishes or len(set(wishes)) * len(machines) > MOST_LOOKS:
             return Ranking(machines, fragments.tightest_fit)
-        wishes = self._wishes(kind)
         largest = Free(
             max(machine.cpu for machine in machines), 0,
             *max(((m.gpus, m.whole) for m in machines), key=lambda one: len(one[0]) * one[1]),

@@ -91,6 +91,8 @@ def _choices(free: Free, wish: Wish) -> Iterator[Taken]:
     gpus, whole, amount = free.gpus, free.whole, wish.amount
     if not amount:
         yield ()
+    elif amount % free.quantum:
+        return  # it is given as it is asked, or not here
     elif amount <= whole:
         yield from _shares(gpus, amount)
     elif wish.even:

@@ -13,7 +13,7 @@ will not fit later in the pass, and is not tried again.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ..model.gpus import GpuKind
@@ -189,16 +189,17 @@ class Shelf:
         machine.set_free((free[0] - wanted[0], free[1] - wanted[1], free[2] - wanted[2]))
         self._insert(machine)
 
-    def keep(self, wanted: Amounts) -> None:
-        """Keep `wanted` free on each machine that is large enough; see `Room.keep`."""
+    def keep(self, wanted: Amounts) -> bool:
+        """Keep `wanted` free on each machine that is large enough; see `Room.keep`. Whether that
+        is more than was kept before."""
         if not within(wanted, self.largest) or within(wanted, self.kept):
-            return
+            return False
         if within(wanted, self.smallest):
             self.kept = larger(self.kept, wanted)
             for machine in self._special:
                 machine.follow_shelf()
             if not self._special:
-                return
+                return True
         else:
             for machine in (m for block in self._blocks for m in block.machines):
                 if within(wanted, machine.capacity) and not within(wanted, machine.kept):
@@ -206,6 +207,7 @@ class Shelf:
                     self._special.add(machine)
         for block in self._blocks:
             block.measure()
+        return True
 
     def keep_on(self, machine: Machine, wanted: Amounts) -> None:
         """Keep `wanted` free on this one machine."""
@@ -213,12 +215,15 @@ class Shelf:
         self._special.add(machine)
         self._blocks[self._place(machine.key)].measure()
 
+    def all(self) -> Iterator[Machine]:
+        """Its machines."""
+        return (machine for block in self._blocks for machine in block.machines)
+
     def that_hold(self, wanted: Amounts) -> Iterable[Machine]:
         """Those that are large enough."""
-        for block in self._blocks:
-            for machine in block.machines:
-                if wanted[1] <= machine.capacity[1] and wanted[2] <= machine.capacity[2]:
-                    yield machine
+        for machine in self.all():
+            if wanted[1] <= machine.capacity[1] and wanted[2] <= machine.capacity[2]:
+                yield machine
 
     def _place(self, key: Key) -> int:
         return max(0, bisect_right(self._blocks, key, key=_first_key) - 1)
@@ -266,6 +271,7 @@ class Room:
         ]
         self._failed: set[Wanted] = set()
         self._kept: set[Wanted] = set()
+        self._kept_gpus: dict[tuple[GpuKind | None, int], list[tuple[int, int]]] = {}
         pools = [pool for name in sorted(self.machines) for pool in self.machines[name].pools]
         self.gpus = GpuRoom(pools, rule, self._usable, wishes)
 
@@ -307,10 +313,19 @@ class Room:
         self._kept.add(wanted)
         there = [s for s in self._shelves if s.sample.could_have(wanted, self.gpus.even)]
         for shelf in there:
-            shelf.keep((0, wanted.cpu, wanted.mem))
-        if wanted.kind is not None:
+            if shelf.keep((0, wanted.cpu, wanted.mem)):
+                for machine in shelf.all():
+                    self.gpus.touch(machine.name)
+        if wanted.kind is not None and not self._kept_already(wanted):
             self.gpus.keep(wanted, {m.name for shelf in there for m in shelf.that_hold(wanted[:3])})
-        self.gpus.touch()
+
+    def _kept_already(self, wanted: Wanted) -> bool:
+        """Whether GPUs are kept for another that takes as much, on the same machines and more."""
+        kept = self._kept_gpus.setdefault((wanted.kind, wanted.gpu), [])
+        if any(cpu <= wanted.cpu and mem <= wanted.mem for cpu, mem in kept):
+            return True
+        kept.append((wanted.cpu, wanted.mem))
+        return False
 
     def keep_on(self, machine: Machine, wanted: Wanted) -> None:
         """The same for a session that can run on this one machine only."""

@@ -30,7 +30,8 @@ _LATER = "This session waits until that is over."
 class Machines:
     """What the machines of a resource group that take sessions have together, and the most of each
     slot that one session could have on one of them. `gpus`: only those with GPUs of this slot are
-    meant, and there are others. `on_one`: the most on one GPU."""
+    meant, and there are others. `on_one`: the most on one GPU. `even`: several are given in equal
+    shares."""
 
     group: str
     count: int
@@ -38,6 +39,7 @@ class Machines:
     most: Slots
     gpus: str | None = None
     on_one: Slots = Slots()
+    even: bool = False
 
     def __str__(self) -> str:
         noun = "the machine" if self.count == 1 else f"the {number(self.count)} machines"
@@ -112,6 +114,8 @@ def no_room(wanted: Slots, machines: Machines, profile: str | None = None) -> st
     text = f"Waiting for {_list(wanted, lacking, profile)}: {told} on {machines}"
     if not split:
         return text
+    if machines.even and lacking == tuple(name for name in lacking if name in _GPUS):
+        return f"{text}, but not in equal shares: the most that can be had so is {best}"
     if lacking[-1] in _GPUS and machines.most == replace(
         machines.most, **{lacking[-1]: getattr(machines.on_one, lacking[-1])}
     ):

@@ -59,6 +59,7 @@ class Group:
         if len(self.known) < len(agents):
             raise ValueError(f"two agents of {rule.name} have the same name")
         self._pools = {a.name: pools_of(a, taken.gpus_of(a.name)) for a in agents}
+        self._quanta = sorted({p.quantum for pools in self._pools.values() for p in pools})
         taking = [agent for agent in agents if agent.takes_sessions]
         machines = machines_in_order(taking, taken.amounts, self._pools, rule.selection)
         self.room = Room(machines, rule, wishes)
@@ -85,9 +86,12 @@ class Group:
         return found
 
     def _alike(self, wanted: Wanted) -> object:
-        """Sessions for which one answer about GPUs holds. Equal shares of several are there or not
-        for each amount by itself: 1.5 may be had of two, and 1.4 not."""
-        return (wanted.kind, wanted.gpu) if self._even else wanted.kind
+        """Sessions for which one answer about GPUs holds: those whose amounts are in the steps of
+        the same GPUs. Equal shares of several are there or not for each amount by itself: 1.5 may
+        be had of two, and 1.4 not."""
+        if self._even:
+            return (wanted.kind, wanted.gpu)
+        return (wanted.kind, *(wanted.gpu % quantum == 0 for quantum in self._quanta))
 
     def _mosts(self, agent: str, wanted: Wanted, taking: bool) -> Iterable[int]:
         kind = wanted.kind
@@ -124,7 +128,7 @@ class Group:
 
     def _frees(self, machine: Machine, wanted: Wanted) -> Iterable[int]:
         some = [pool for pool in machine.pools if _is_of(pool, wanted.kind)]
-        return [pool.most(wanted.gpu, self._even, pool.free.values()) for pool in some] or (0,)
+        return [pool.most(wanted.gpu, self._even, pool.all_free) for pool in some] or (0,)
 
     def summary(self, wanted: Wanted) -> Machines:
         """All machines that take sessions, or those of them with GPUs of that kind, and what is
@@ -161,6 +165,7 @@ class Group:
             most=slots_of(Wanted(*most, kind)),
             gpus=kind.slot if kind is not None and len(some) < len(machines) else None,
             on_one=slots_of(Wanted(max(0, best), 0, 0, kind)),
+            even=self._even,
         )
 
 
