@@ -13,6 +13,12 @@ NO_CGROUP_V2 = "the machine has no cgroup v2"
 NO_LIMITS = "the driver has no memory limits for cgroups, which come with 615 (CUDA 13.4)"
 NO_CONTROL = "the program nvidia-cuda-mps-control is not on this machine"
 OLD_GPU = "the GPU is older than Volta"
+OWN_MEMORY = 580  # the first driver whose older MPS needs nothing of the machine's /dev/shm
+OPEN_MEMORY = (
+    "by MPS of drivers before 580 sessions have the machine's /dev/shm, and can read, change and "
+    "delete each other's shared memory there"
+)
+UNKNOWN_DRIVER = f"the driver does not tell its release, and {OPEN_MEMORY}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +59,13 @@ class HostFacts:
             return NO_CONTROL
         capability = known(device.compute_capability)
         return OLD_GPU if capability is not None and capability < (7, 0) else ""
+
+    def why_open_memory(self) -> str:
+        """Why sessions by MPS of older drivers (`mps2`) are at each other's shared memory; ""
+        where they are not."""
+        if self.driver is None:
+            return UNKNOWN_DRIVER
+        return OPEN_MEMORY if self.driver < OWN_MEMORY else ""
 
     def _why_nothing(self) -> str:
         if self.contained:

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from ..model.gpu_settings import GpuSettings
 from ..model.gpus import GpuDevice, GpuRule, Granted, ProviderName
 from .devices import Inventory
+from .enforcement import LABELS
 from .errors import GpuError
 from .facts import HostFacts
 from .nvml import Nvml
@@ -91,6 +92,7 @@ class Gpus:
         self._daemons = mps2.Daemons(self._control, uid, mount / mps2.PIPES, mount / mps2.LOGS)
         self._cooperative = Mps2(driver, self._daemons, self._thread)
         self._protocol: tuple[str, int] | None = None  # of MPS, by the driver's version
+        self._open: set[str] = set()  # GPUs of whose open shared memory an admin was told
         providers: list[Provider] = [
             Whole(driver),
             Mig(),
@@ -121,6 +123,7 @@ class Gpus:
         self.trouble = trouble
         facts = await self._facts(inventory)
         self._offered = offers(inventory, self._rules, group, facts, self._offered)
+        self._tell_open_memory(facts)
         return (*self._offered, *self._simulated)
 
     async def prepare(self, session: str, granted: Grants) -> GpuSettings:
@@ -194,6 +197,14 @@ class Gpus:
             mps=self._protocol[1],
             driver=driver,
         )
+
+    def _tell_open_memory(self, facts: HostFacts) -> None:
+        """Tells an admin, once for each GPU, what comes with the provider that a rule names."""
+        why = facts.why_open_memory()
+        open_ = {one.uuid for one in self._offered if why and one.provider == "mps2"}
+        for uuid in sorted(open_ - self._open):
+            log.warning("GPU %s is shared by %s: %s.", uuid, LABELS["mps2"], why)
+        self._open = open_
 
     async def _end_mps(self, devices: Sequence[str]) -> None:
         """A GPU that was shared by MPS before its rule was changed has a server of ours still."""

@@ -390,11 +390,25 @@ async def test_cooperative_mps(opened: Opener, mps: Mps, mount: Path) -> None:
 
 
 async def test_old_drivers_share_memory_with_their_daemon(
+    opened: Opener, mps: Mps, fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    mps.rules("old")
+    by_itself, gpus = opened(limits=False), opened("mps", limits=False)
+    fake.change("driver 615.71.09", "driver 570.1")
+    assert (await only(by_itself)).provider == "advisory"
+    assert caplog.text == ""
+    for _ in range(2):
+        granted = await one_share(gpus, "mps2")
+    assert (await gpus.prepare(SESSION, granted)).mounts[1:] == ("/dev/shm",)
+    assert caplog.text.count("each other's shared memory") == 1
+
+
+async def test_of_a_driver_without_a_release_the_worse_is_taken_for_true(
     opened: Opener, mps: Mps, fake: Fake
 ) -> None:
     mps.rules("old")
-    gpus = opened(limits=False)
-    fake.change("driver 615.71.09", "driver 570.1")
+    gpus = opened("mps", limits=False)
+    fake.rules("fail nvmlSystemGetDriverVersion Unknown")
     granted = await one_share(gpus, "mps2")
     assert (await gpus.prepare(SESSION, granted)).mounts[1:] == ("/dev/shm",)
 
