@@ -55,9 +55,13 @@ class Gpus:
     * `release(session, granted)` after the container was removed. It may be called for a session
       that was never prepared. Raises `GpuError` where something stays; calling it again later is
       safe, and `restore` does so too.
-    * `restore(sessions)` when this process begins, and now and then (with each reconciliation):
-      all sessions of this machine that hold something now, from `SCHEDULED` to the last moment of
-      `TERMINATING`. What is missing is made anew, what is of no session is removed.
+    * `restore(sessions, starting)` when this process begins, and now and then (with each
+      reconciliation): all sessions of this machine that hold something now, from `SCHEDULED` to the
+      last moment of `TERMINATING`, and the ids of those that a start of this process is busy with:
+      each session is in one of the two before its `prepare`. What is missing is made anew, for
+      programs that begin after it: nobody has shown on a GPU that a container which ran while the
+      daemon of MPS was restarted finds the new sockets. What is of no other session is removed,
+      whoever ended it, except that which is prepared while this goes on.
     * `close()` when the process ends. Nothing that sessions need goes with it.
 
     `simulated`: as `offers.simulated` makes them. `uid`: of the programs in sessions. `root`, and
@@ -103,7 +107,8 @@ class Gpus:
             Simulated(),
         ]
         self._providers: dict[ProviderName, Provider] = {one.name: one for one in providers}
-        self._prepared: set[str] = set()  # by this process, so that no older list misses them
+        # What stays: what `restore` was told last, and what was prepared since.
+        self._kept: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def engine_says(self, info: Mapping[str, Any], *, local: bool = True) -> None:
@@ -132,7 +137,7 @@ class Gpus:
             return GpuSettings()
         provider = self._provider(granted)
         async with self._lock(session):
-            self._prepared.add(session)
+            self._kept.add(session)
             if isinstance(provider, TimeSliced):
                 await self._end_mps([one.uuid for one in granted])
             await provider.prepare(session, granted)
@@ -148,28 +153,43 @@ class Gpus:
         """Takes back what the session had. Raises `GpuError`."""
         if granted:
             async with self._lock(session):
+                # First: what this does not get done is left over, for `restore`.
+                self._kept.discard(session)
                 await self._provider(granted).release(session, granted)
-                self._prepared.discard(session)
 
-    async def restore(self, sessions: Mapping[str, Grants]) -> None:
+    async def restore(self, sessions: Mapping[str, Grants], starting: Collection[str] = ()) -> None:
         """Puts right what is missing or left over. Raises the first `GpuError`, after all of it."""
         errors: list[GpuError] = []
-        kept = sessions.keys() | self._prepared
+        # The set itself goes to the providers: what is prepared meanwhile is in it.
+        self._kept &= (told := {*sessions, *starting})
+        self._kept |= told
         for name, provider in self._providers.items():
             own = {one: grants for one, grants in sessions.items() if _name(grants) == name}
             try:
-                await provider.restore(own, kept)
+                await provider.restore(own, self._kept)
             except GpuError as error:
                 errors.append(error)
-        try:
-            for left in await self._limits.sessions() - kept:
-                await self._limits.free(left, ())
-        except GpuError as error:
-            errors.append(error)
+        errors += await self._sweep_cgroups()
         for more in errors[1:]:
             log.error("%s", more)
         if errors:
             raise errors[0]
+
+    async def _sweep_cgroups(self) -> list[GpuError]:
+        """Removes cgroups of sessions that are over; what went wrong."""
+        errors: list[GpuError] = []
+        try:
+            there = await self._limits.sessions()
+        except GpuError as error:
+            return [error]
+        for left in sorted(there - self._kept):
+            try:
+                async with self._lock(left):
+                    if left not in self._kept:  # a start of it that was tried again
+                        await self._limits.free(left, ())
+            except GpuError as error:
+                errors.append(error)
+        return errors
 
     async def usage(self, containers: Collection[str] = ()) -> Usage:
         """What is used now, and by which of these containers."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 from jupyterhub_backendai.gpu.errors import GpuError
 from jupyterhub_backendai.gpu.machine import Gpus
+from jupyterhub_backendai.gpu.providers.base import Grants
 from jupyterhub_backendai.gpu.providers.mps_control import Control, server_name
+from jupyterhub_backendai.gpu.providers.whole import Whole
 from jupyterhub_backendai.model.gpu_settings import GpuSettings
 from jupyterhub_backendai.model.gpus import GpuDevice, GpuRule, Granted
 from jupyterhub_backendai.model.slots import MIB
@@ -139,14 +141,76 @@ async def test_cgroups_of_sessions_that_are_over_go(opened: Opener, mount: Path)
     await gpus.prepare(SESSION, granted)
     root = mount / "sys/fs/cgroup/fgpu"
     (root / OTHER).mkdir()
-    # One that this process prepared stays, whether the list has it yet or not.
-    await gpus.restore({})
+    # One that this process is about to start stays, whether the list has it yet or not.
+    await gpus.restore({}, [SESSION])
     assert [path.name for path in root.iterdir() if path.is_dir()] == [SESSION]
     later = opened("memory")
     await later.restore({SESSION: granted})
     assert (root / SESSION).is_dir()
     await later.restore({})
     assert not (root / SESSION).exists()
+
+
+async def test_what_was_ended_by_others_goes_from_the_process_that_prepared_it(
+    opened: Opener, mps: Mps, mount: Path
+) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    await gpus.restore({SESSION: granted})
+    await gpus.restore({})
+    assert mps.calls == STARTED + HELD + FREED
+    assert not (mount / "sys/fs/cgroup/fgpu" / SESSION).exists()
+
+
+async def test_what_is_prepared_while_things_are_put_right_stays(
+    opened: Opener, mps: Mps, mount: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    real = Whole.restore
+
+    async def late(self: Whole, sessions: Mapping[str, Grants], kept: Collection[str]) -> None:
+        await gpus.prepare(OTHER, granted)
+        await real(self, sessions, kept)
+
+    monkeypatch.setattr(Whole, "restore", late)  # the first of them, after the list was made
+    await gpus.restore({})
+    assert mps.calls[-1:] == FREED
+    (daemon,) = mps.daemons.values()
+    assert set(daemon["servers"][SERVER]["namespaces"]) == {f"s_{OTHER}"}
+    assert (mount / "sys/fs/cgroup/fgpu" / OTHER).is_dir()
+
+
+async def test_a_release_that_failed_is_done_later(opened: Opener, mps: Mps, mount: Path) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    mps.rules("fail namespace delete")
+    with pytest.raises(GpuError, match="refused: namespace delete"):
+        await gpus.release(SESSION, granted)
+    mps.rules()
+    await gpus.restore({})
+    assert mps.calls[-1:] == FREED
+    assert not (mount / "sys/fs/cgroup/fgpu" / SESSION).exists()
+
+
+async def test_one_that_cannot_be_removed_keeps_no_other(
+    opened: Opener, mps: Mps, mount: Path
+) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    for session in (SESSION, OTHER):
+        await gpus.prepare(session, granted)
+    root = mount / "sys/fs/cgroup/fgpu"
+    (root / "0-bad").mkdir()  # no name of a session
+    mps.rules(f"fail namespace delete {OWN}")
+    with pytest.raises(GpuError, match=f"refused: namespace delete {OWN}"):
+        await gpus.restore({})
+    (daemon,) = mps.daemons.values()
+    assert set(daemon["servers"][SERVER]["namespaces"]) == {OWN}
+    assert not [path for path in (root / SESSION, root / OTHER) if path.exists()]
 
 
 @pytest.mark.parametrize("session", ["../../x", "a-b", "", "A" * 32, "a" * 62, "a/b"])
