@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from ..model.gpus import GpuDevice, GpuRule, Granted, ProviderName
 from .devices import Inventory
 from .enforcement import LABELS
 from .errors import GpuError
-from .facts import HostFacts
+from .facts import NO_RELEASE, HostFacts
+from .faults import Faults
 from .nvml import Nvml
 from .offers import offers
 from .owners import sees_all
@@ -45,10 +47,12 @@ class Gpus:
     * `engine_says(info)` with what `docker info` says, before the first of the others and whenever
       it was asked anew: whether containers are on this machine, and how Docker names cgroups.
     * `devices(group)` for what the scheduler may give out. Where the engine is on another machine,
-      or NVML finds nothing, that is the simulated devices alone, or nothing.
+      or NVML finds nothing, that is the simulated devices alone, or nothing. Never raises
+      `GpuError`.
     * `prepare(session, granted)` when a session has its place and before its container is made; its
       answer is `SessionFacts.gpu`, beside `granted` itself. Raises `GpuError`: the start fails, and
-      `release` follows as for every start that failed.
+      `release` follows as for every start that failed. These GPUs are then not available for a
+      while, or the next start would be given one of them.
     * `attach(session, granted, container, pid)` at once after the container was started, with its
       id and `State.Pid` of its inspection, and again for each container that a process which begins
       finds running. Raises `GpuError`: the container must not go on, because its share is not held.
@@ -64,8 +68,8 @@ class Gpus:
       whoever ended it, except that which is prepared while this goes on.
     * `close()` when the process ends. Nothing that sessions need goes with it.
 
-    `simulated`: as `offers.simulated` makes them. `uid`: of the programs in sessions. `root`, and
-    where the machine has things mounted, is for tests.
+    `simulated`: as `offers.simulated` makes them. `uid`: of the programs in sessions. `root`, where
+    the machine has things mounted, and `clock` are for tests.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Gpus:
         control: Control | None = None,
         root: bool | None = None,
         mount: Path = Path("/"),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         cgroup, proc = mount / "sys/fs/cgroup", mount / "proc"
         self._proc = proc
@@ -95,7 +100,8 @@ class Gpus:
         self._servers = mps.Servers(self._control, mount / mps.PIPES, mount / mps.LOGS)
         self._daemons = mps2.Daemons(self._control, uid, mount / mps2.PIPES, mount / mps2.LOGS)
         self._cooperative = Mps2(driver, self._daemons, self._thread)
-        self._protocol: tuple[str, int] | None = None  # of MPS, by the driver's version
+        self._asked = ""  # for which version of the driver the protocol of MPS is known
+        self._facts_told = HostFacts(unasked=NO_RELEASE)
         self._open: set[str] = set()  # GPUs of whose open shared memory an admin was told
         providers: list[Provider] = [
             Whole(driver),
@@ -109,6 +115,7 @@ class Gpus:
         self._providers: dict[ProviderName, Provider] = {one.name: one for one in providers}
         # What stays: what `restore` was told last, and what was prepared since.
         self._kept: set[str] = set()
+        self._faults = Faults(clock)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def engine_says(self, info: Mapping[str, Any], *, local: bool = True) -> None:
@@ -129,7 +136,7 @@ class Gpus:
         facts = await self._facts(inventory)
         self._offered = offers(inventory, self._rules, group, facts, self._offered)
         self._tell_open_memory(facts)
-        return (*self._offered, *self._simulated)
+        return (*self._faults.marked(self._offered), *self._simulated)
 
     async def prepare(self, session: str, granted: Grants) -> GpuSettings:
         """Makes ready what the session was granted. Raises `GpuError`."""
@@ -138,9 +145,15 @@ class Gpus:
         provider = self._provider(granted)
         async with self._lock(session):
             self._kept.add(session)
-            if isinstance(provider, TimeSliced):
-                await self._end_mps([one.uuid for one in granted])
-            await provider.prepare(session, granted)
+            uuids = [one.uuid for one in granted]
+            try:
+                if isinstance(provider, TimeSliced):
+                    await self._end_mps(uuids)
+                await provider.prepare(session, granted)
+            except GpuError as error:
+                self._faults.note(uuids, error)
+                raise
+            self._faults.forget(uuids)
         return provider.settings(session, granted)
 
     async def attach(self, session: str, granted: Grants, container: str, pid: int) -> None:
@@ -202,26 +215,45 @@ class Gpus:
         await self._nvml.close()
 
     async def _facts(self, inventory: Inventory) -> HostFacts:
-        version = known(inventory.driver_version) or ""
-        if self._protocol is None or self._protocol[0] != version:
-            # A new driver may have brought another program.
-            self._protocol = (version, await self._thread.run(self._control.protocol))
-        release = version.partition(".")[0]
-        driver = int(release) if release.isdecimal() else None
+        """What there is now. What a driver that fails does not tell is as it was told last."""
+        told = self._facts_told
+        mps_, unasked, driver = told.mps, told.unasked, told.driver
+        if version := known(inventory.driver_version):
+            release = version.partition(".")[0]
+            driver = int(release) if release.isdecimal() else None
+            mps_, unasked = await self._mps_protocol(version)
         self._cooperative.driver_version = driver
-        return HostFacts(
+        self._facts_told = HostFacts(
             root=self._root,
             contained=not sees_all(self._proc),
             cgroup_v2=inventory.cgroup_v2,
             dmem=inventory.dmem_controller,
-            mps=self._protocol[1],
+            mps=mps_,
+            unasked=unasked,
             driver=driver,
         )
+        return self._facts_told
+
+    async def _mps_protocol(self, version: str) -> tuple[int, str]:
+        """The newest protocol of the machine's MPS, asked once for each version of the driver: a
+        new one may have brought another program. 0 where there is no answer, and why."""
+        if version == self._asked:
+            return self._facts_told.mps, ""
+        try:
+            found = await self._thread.run(self._control.protocol)
+        except GpuError as error:
+            why = str(error).rstrip(".")
+            if why != self._facts_told.unasked:
+                log.warning("%s. GPUs are offered without MPS.", why)
+            return 0, why
+        self._asked = version
+        return found, ""
 
     def _tell_open_memory(self, facts: HostFacts) -> None:
         """Tells an admin, once for each GPU, what comes with the provider that a rule names."""
         why = facts.why_open_memory()
-        open_ = {one.uuid for one in self._offered if why and one.provider == "mps2"}
+        shared = [one for one in self._offered if one.provider == "mps2" and one.available]
+        open_ = {one.uuid for one in shared} if why else set()
         for uuid in sorted(open_ - self._open):
             log.warning("GPU %s is shared by %s: %s.", uuid, LABELS["mps2"], why)
         self._open = open_

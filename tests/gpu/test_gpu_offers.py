@@ -209,6 +209,7 @@ def test_the_strongest_that_is_possible(
     [
         ("mps", replace(STRONG, root=False), "does not run as root"),
         ("mps", replace(STRONG, mps=0), "nvidia-cuda-mps-control is not on this machine"),
+        ("mps", replace(STRONG, mps=0, unasked="it hangs"), "here: it hangs."),
         ("mps", replace(STRONG, contained=True), "does not see the machine's processes"),
         ("memory", replace(STRONG, cgroup_v2=False), "no cgroup v2"),
     ],

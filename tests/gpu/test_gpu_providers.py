@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 
@@ -472,7 +474,7 @@ async def test_of_a_driver_without_a_release_the_worse_is_taken_for_true(
 ) -> None:
     mps.rules("old")
     gpus = opened("mps", limits=False)
-    fake.rules("fail nvmlSystemGetDriverVersion Unknown")
+    fake.change("driver 615.71.09", "driver devel")
     granted = await one_share(gpus, "mps2")
     assert (await gpus.prepare(SESSION, granted)).mounts[1:] == ("/dev/shm",)
 
@@ -538,6 +540,45 @@ async def test_a_new_driver_may_have_another_program(opened: Opener, mps: Mps, f
     assert (await only(gpus)).provider == "mps2"
     fake.change("driver 615.71.09", "driver 616.1")
     assert (await only(gpus)).provider == "mps"
+
+
+async def test_a_driver_that_fails_is_not_another_one(opened: Opener, mps: Mps, fake: Fake) -> None:
+    gpus = opened()
+    fake.rules("fail nvmlSystemGetDriverVersion Unknown")
+    assert (await only(gpus)).provider == "memory"
+    assert mps.calls == []
+    fake.rules()
+    assert (await only(gpus)).provider == "mps"
+    for rule in ("fail nvmlSystemGetDriverVersion Unknown", "fail nvmlInitWithFlags Unknown"):
+        fake.rules(rule)
+        await gpus.devices("default")
+        fake.rules()
+        assert (await only(gpus)).provider == "mps"
+    assert mps.calls == ["-p 3 -h"]
+
+
+async def test_a_program_that_hangs_stops_no_report(
+    opened: Opener, fake: Fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    def hang(control: Control) -> int:
+        release.wait()
+        return 3
+
+    async def until_mps() -> str:
+        while (provider := (await only(gpus)).provider) == "memory":
+            pass
+        return provider
+
+    monkeypatch.setattr("jupyterhub_backendai.gpu.providers.mps_control.STEP_TIMEOUT", 0.1)
+    monkeypatch.setattr(Control, "protocol", hang)
+    gpus = opened()
+    for _ in range(2):
+        assert (await only(gpus)).provider == "memory"
+    assert caplog.text.count("GPUs are offered without MPS") == 1
+    release.set()
+    assert await asyncio.wait_for(until_mps(), 60) == "mps"
 
 
 async def test_a_daemon_has_nothing_of_our_environment(
