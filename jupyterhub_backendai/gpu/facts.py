@@ -13,6 +13,12 @@ NO_CGROUP_V2 = "the machine has no cgroup v2"
 NO_LIMITS = "the driver has no memory limits for cgroups, which come with 615 (CUDA 13.4)"
 NO_CONTROL = "the program nvidia-cuda-mps-control is not on this machine"
 OLD_GPU = "the GPU is older than Volta"
+OWN_MEMORY = 580  # the first driver whose older MPS needs nothing of the machine's /dev/shm
+OPEN_MEMORY = (
+    "by MPS of drivers before 580 sessions have the machine's /dev/shm, and can read, change and "
+    "delete each other's shared memory there"
+)
+NO_RELEASE = "the driver does not tell its release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +27,8 @@ class HostFacts:
 
     `root`: the Hub may set limits. `contained`: it does not see the machine's own processes.
     `dmem`: the kernel limits GPU memory. `mps`: the newest protocol of the machine's MPS control
-    program, 0 where there is none. `driver`: the driver's release, such as 615.
+    program, 0 where there is none; `unasked`: why nobody knows. `driver`: the driver's release,
+    such as 615.
     """
 
     root: bool = False
@@ -29,6 +36,7 @@ class HostFacts:
     cgroup_v2: bool = False
     dmem: bool = False
     mps: int = 0
+    unasked: str = ""
     driver: int | None = None
 
     def why_no_limits(self, device: Device) -> str:
@@ -50,9 +58,16 @@ class HostFacts:
         if reason := self._why_nothing():
             return reason
         if not self.mps:
-            return NO_CONTROL
+            return self.unasked or NO_CONTROL
         capability = known(device.compute_capability)
         return OLD_GPU if capability is not None and capability < (7, 0) else ""
+
+    def why_open_memory(self) -> str:
+        """Why sessions by MPS of older drivers (`mps2`) are at each other's shared memory; ""
+        where they are not."""
+        if self.driver is None:
+            return f"{NO_RELEASE}, and {OPEN_MEMORY}"
+        return OPEN_MEMORY if self.driver < OWN_MEMORY else ""
 
     def _why_nothing(self) -> str:
         if self.contained:

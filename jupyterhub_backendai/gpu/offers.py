@@ -111,10 +111,12 @@ def _offered(device: Device, rule: GpuRule, facts: HostFacts) -> list[GpuDevice]
 
 
 def choose(wanted: str, device: Device, facts: HostFacts) -> Choice:
-    """The provider of a GPU's shares, for a rule's `provider`: with `auto` the strongest."""
+    """The provider of a GPU's shares, for a rule's `provider`: with `auto` the strongest of those
+    that leave sessions' other memory their own."""
     no_limits, no_mps = facts.why_no_limits(device), facts.why_no_mps(device)
     newest: ProviderName = "mps" if facts.mps == 3 else "mps2"
     limited = newest == "mps" and not no_limits
+    not_by_itself = no_mps or (facts.why_open_memory() if newest == "mps2" else "")
     with_mps = Choice(
         newest,
         MPS_LIMITED if limited else ENFORCEMENT[newest],
@@ -127,11 +129,11 @@ def choose(wanted: str, device: Device, facts: HostFacts) -> Choice:
         f"GPU memory cannot be limited here: {no_limits}." if no_limits else "",
         no_mps,
     )
-    if wanted == "mps" or (wanted == "auto" and not no_mps and (limited or no_limits)):
+    if wanted == "mps" or (wanted == "auto" and not not_by_itself and (limited or no_limits)):
         return with_mps
     if wanted == "memory" or (wanted == "auto" and not no_limits):
         return with_limits
-    missing = no_limits if no_limits == no_mps else f"{no_limits}, and {no_mps}"
+    missing = ", and ".join(dict.fromkeys(filter(None, (no_limits, not_by_itself))))
     return Choice("advisory", ENFORCEMENT["advisory"], missing=missing)
 
 

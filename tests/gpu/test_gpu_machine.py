@@ -104,6 +104,42 @@ async def test_a_mode_that_cannot_be_set(gpus: Gpus, fake: Fake) -> None:
     assert H100 not in str(fake.was_set)
 
 
+async def test_a_gpu_that_could_not_be_given_is_not_offered_for_a_while(
+    mount: Path, fake: Fake
+) -> None:
+    now = 100.0
+    gpus = Gpus(RULES, root=True, mount=mount, clock=lambda: now)
+    gpus.engine_says({})
+
+    async def away() -> dict[str, str]:
+        found = await gpus.devices("default")
+        return {device.uuid: device.reason for device in found if not device.available}
+
+    granted = (grant((await gpus.devices("default"))[0], 1000),)
+    fake.rules("fail nvmlDeviceSetComputeMode NoPermission")
+    with pytest.raises(GpuError):
+        await gpus.prepare(SESSION, granted)
+    assert list(reasons := await away()) == [L40S]
+    assert "could not be given this GPU at " in reasons[L40S]
+    assert "cannot be DEFAULT: NoPermission. It is offered again 5 minutes after" in reasons[L40S]
+    now += 299
+    assert await away() == reasons
+    # What is worse is what is said.
+    fake.rules(f"fail nvmlDeviceGetName GpuIsLost on {L40S}")
+    assert "lost this GPU" in (await away())[L40S]
+    now += 1
+    fake.rules("fail nvmlDeviceSetComputeMode NoPermission")
+    assert await away() == {}
+    with pytest.raises(GpuError):
+        await gpus.prepare(SESSION, granted)
+    assert list(await away()) == [L40S]
+    # One that was placed there already shows that it can be had.
+    fake.rules()
+    await gpus.prepare(SESSION, granted)
+    assert await away() == {}
+    await gpus.close()
+
+
 async def test_one_provider_for_a_session(gpus: Gpus) -> None:
     whole, small, *_ = await gpus.devices("default")
     with pytest.raises(GpuError, match="several providers"):

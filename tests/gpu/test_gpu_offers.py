@@ -56,7 +56,7 @@ DIVIDED = replace(
     mig=Known(MigMode(current=True, pending=True)),
     mig_devices=PARTS,
 )
-STRONG = HostFacts(root=True, cgroup_v2=True, dmem=True, mps=3)
+STRONG = HostFacts(root=True, cgroup_v2=True, dmem=True, mps=3, driver=615)
 WEAK = HostFacts()
 FIVE = GpuRule(shares_per_gpu=5)
 
@@ -176,6 +176,10 @@ def test_what_is_offered_can_be_granted(
         (STRONG, NOTHING, "mps", ("soft", "soft", "none")),
         (replace(STRONG, cgroup_v2=False), Known(True), "mps", ("soft", "soft", "none")),
         (replace(STRONG, mps=2), NOTHING, "mps2", ("soft", "soft", "none")),
+        (replace(STRONG, mps=2, driver=580), NOTHING, "mps2", ("soft", "soft", "none")),
+        # Older ones would leave sessions at each other's shared memory.
+        (replace(STRONG, mps=2, driver=579), NOTHING, "advisory", ("none", "none", "soft")),
+        (replace(STRONG, mps=2, driver=None), NOTHING, "advisory", ("none", "none", "soft")),
         (replace(STRONG, mps=0), NOTHING, "advisory", ("none", "none", "soft")),
         (replace(STRONG, root=False), Known(True), "advisory", ("none", "none", "soft")),
         (replace(STRONG, contained=True), Known(True), "advisory", ("none", "none", "soft")),
@@ -205,6 +209,7 @@ def test_the_strongest_that_is_possible(
     [
         ("mps", replace(STRONG, root=False), "does not run as root"),
         ("mps", replace(STRONG, mps=0), "nvidia-cuda-mps-control is not on this machine"),
+        ("mps", replace(STRONG, mps=0, unasked="it hangs"), "here: it hangs."),
         ("mps", replace(STRONG, contained=True), "does not see the machine's processes"),
         ("memory", replace(STRONG, cgroup_v2=False), "no cgroup v2"),
     ],
@@ -214,6 +219,18 @@ def test_a_provider_that_cannot_be_had(wanted: str, facts: HostFacts, said: str)
     found = one(rule, facts=facts)
     assert not found.available
     assert said in found.reason
+
+
+@pytest.mark.parametrize("driver", [570, None])
+def test_memory_that_others_see_is_taken_only_by_name(driver: int | None) -> None:
+    facts = replace(STRONG, mps=2, driver=driver)
+    device = replace(PLAIN, features=replace(PLAIN.features, memory_limits=NOTHING))
+    found = one(GpuRule(shares_per_gpu=5, least=Enforcement(memory="soft")), device, facts)
+    assert (found.provider, found.available) == ("advisory", False)
+    assert "each other's shared memory" in found.reason
+    assert ("does not tell its release" in found.reason) == (driver is None)
+    named = one(GpuRule(shares_per_gpu=5, provider="mps"), device, facts)
+    assert (named.provider, named.available) == ("mps2", True)
 
 
 def test_old_gpus_and_drivers() -> None:

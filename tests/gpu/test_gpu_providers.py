@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 from jupyterhub_backendai.gpu.errors import GpuError
 from jupyterhub_backendai.gpu.machine import Gpus
+from jupyterhub_backendai.gpu.providers.base import Grants
 from jupyterhub_backendai.gpu.providers.mps_control import Control, server_name
+from jupyterhub_backendai.gpu.providers.whole import Whole
 from jupyterhub_backendai.model.gpu_settings import GpuSettings
 from jupyterhub_backendai.model.gpus import GpuDevice, GpuRule, Granted
 from jupyterhub_backendai.model.slots import MIB
@@ -139,14 +143,76 @@ async def test_cgroups_of_sessions_that_are_over_go(opened: Opener, mount: Path)
     await gpus.prepare(SESSION, granted)
     root = mount / "sys/fs/cgroup/fgpu"
     (root / OTHER).mkdir()
-    # One that this process prepared stays, whether the list has it yet or not.
-    await gpus.restore({})
+    # One that this process is about to start stays, whether the list has it yet or not.
+    await gpus.restore({}, [SESSION])
     assert [path.name for path in root.iterdir() if path.is_dir()] == [SESSION]
     later = opened("memory")
     await later.restore({SESSION: granted})
     assert (root / SESSION).is_dir()
     await later.restore({})
     assert not (root / SESSION).exists()
+
+
+async def test_what_was_ended_by_others_goes_from_the_process_that_prepared_it(
+    opened: Opener, mps: Mps, mount: Path
+) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    await gpus.restore({SESSION: granted})
+    await gpus.restore({})
+    assert mps.calls == STARTED + HELD + FREED
+    assert not (mount / "sys/fs/cgroup/fgpu" / SESSION).exists()
+
+
+async def test_what_is_prepared_while_things_are_put_right_stays(
+    opened: Opener, mps: Mps, mount: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    real = Whole.restore
+
+    async def late(self: Whole, sessions: Mapping[str, Grants], kept: Collection[str]) -> None:
+        await gpus.prepare(OTHER, granted)
+        await real(self, sessions, kept)
+
+    monkeypatch.setattr(Whole, "restore", late)  # the first of them, after the list was made
+    await gpus.restore({})
+    assert mps.calls[-1:] == FREED
+    (daemon,) = mps.daemons.values()
+    assert set(daemon["servers"][SERVER]["namespaces"]) == {f"s_{OTHER}"}
+    assert (mount / "sys/fs/cgroup/fgpu" / OTHER).is_dir()
+
+
+async def test_a_release_that_failed_is_done_later(opened: Opener, mps: Mps, mount: Path) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    mps.rules("fail namespace delete")
+    with pytest.raises(GpuError, match="refused: namespace delete"):
+        await gpus.release(SESSION, granted)
+    mps.rules()
+    await gpus.restore({})
+    assert mps.calls[-1:] == FREED
+    assert not (mount / "sys/fs/cgroup/fgpu" / SESSION).exists()
+
+
+async def test_one_that_cannot_be_removed_keeps_no_other(
+    opened: Opener, mps: Mps, mount: Path
+) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    for session in (SESSION, OTHER):
+        await gpus.prepare(session, granted)
+    root = mount / "sys/fs/cgroup/fgpu"
+    (root / "0-bad").mkdir()  # no name of a session
+    mps.rules(f"fail namespace delete {OWN}")
+    with pytest.raises(GpuError, match=f"refused: namespace delete {OWN}"):
+        await gpus.restore({})
+    (daemon,) = mps.daemons.values()
+    assert set(daemon["servers"][SERVER]["namespaces"]) == {OWN}
+    assert not [path for path in (root / SESSION, root / OTHER) if path.exists()]
 
 
 @pytest.mark.parametrize("session", ["../../x", "a-b", "", "A" * 32, "a" * 62, "a/b"])
@@ -390,11 +456,25 @@ async def test_cooperative_mps(opened: Opener, mps: Mps, mount: Path) -> None:
 
 
 async def test_old_drivers_share_memory_with_their_daemon(
+    opened: Opener, mps: Mps, fake: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    mps.rules("old")
+    by_itself, gpus = opened(limits=False), opened("mps", limits=False)
+    fake.change("driver 615.71.09", "driver 570.1")
+    assert (await only(by_itself)).provider == "advisory"
+    assert caplog.text == ""
+    for _ in range(2):
+        granted = await one_share(gpus, "mps2")
+    assert (await gpus.prepare(SESSION, granted)).mounts[1:] == ("/dev/shm",)
+    assert caplog.text.count("each other's shared memory") == 1
+
+
+async def test_of_a_driver_without_a_release_the_worse_is_taken_for_true(
     opened: Opener, mps: Mps, fake: Fake
 ) -> None:
     mps.rules("old")
-    gpus = opened(limits=False)
-    fake.change("driver 615.71.09", "driver 570.1")
+    gpus = opened("mps", limits=False)
+    fake.change("driver 615.71.09", "driver devel")
     granted = await one_share(gpus, "mps2")
     assert (await gpus.prepare(SESSION, granted)).mounts[1:] == ("/dev/shm",)
 
@@ -460,6 +540,45 @@ async def test_a_new_driver_may_have_another_program(opened: Opener, mps: Mps, f
     assert (await only(gpus)).provider == "mps2"
     fake.change("driver 615.71.09", "driver 616.1")
     assert (await only(gpus)).provider == "mps"
+
+
+async def test_a_driver_that_fails_is_not_another_one(opened: Opener, mps: Mps, fake: Fake) -> None:
+    gpus = opened()
+    fake.rules("fail nvmlSystemGetDriverVersion Unknown")
+    assert (await only(gpus)).provider == "memory"
+    assert mps.calls == []
+    fake.rules()
+    assert (await only(gpus)).provider == "mps"
+    for rule in ("fail nvmlSystemGetDriverVersion Unknown", "fail nvmlInitWithFlags Unknown"):
+        fake.rules(rule)
+        await gpus.devices("default")
+        fake.rules()
+        assert (await only(gpus)).provider == "mps"
+    assert mps.calls == ["-p 3 -h"]
+
+
+async def test_a_program_that_hangs_stops_no_report(
+    opened: Opener, fake: Fake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    release = threading.Event()
+
+    def hang(control: Control) -> int:
+        release.wait()
+        return 3
+
+    async def until_mps() -> str:
+        while (provider := (await only(gpus)).provider) == "memory":
+            pass
+        return provider
+
+    monkeypatch.setattr("jupyterhub_backendai.gpu.providers.mps_control.STEP_TIMEOUT", 0.1)
+    monkeypatch.setattr(Control, "protocol", hang)
+    gpus = opened()
+    for _ in range(2):
+        assert (await only(gpus)).provider == "memory"
+    assert caplog.text.count("GPUs are offered without MPS") == 1
+    release.set()
+    assert await asyncio.wait_for(until_mps(), 60) == "mps"
 
 
 async def test_a_daemon_has_nothing_of_our_environment(

@@ -52,7 +52,7 @@ class Provider:
 
     async def restore(self, sessions: Mapping[str, Grants], kept: Collection[str]) -> None:
         """Puts right what a restart took away from these sessions of this provider. What is of no
-        session among `kept` (ids) goes."""
+        session among `kept` goes: ids, to which others may come while this goes on."""
 
 
 def session_name(session: str) -> str:

@@ -148,12 +148,14 @@ class Servers:
             self._delete(server, name)
 
     def sweep(self, kept: Collection[str]) -> None:
-        """Removes namespaces of sessions that are not among `kept`. Raises `ControlFailed`."""
+        """Removes namespaces of sessions that are not among `kept`. Raises the first
+        `ControlFailed`, in the end."""
+        failures: list[ControlFailed] = []
         for server in self._list() if self._runs() else ():
-            for name in self._namespaces(server.name) if server.name.startswith("gpu_") else ():
-                session = _SESSION.fullmatch(name)
-                if session and session[1] not in kept:
-                    self._delete(server.name, name)
+            if server.name.startswith("gpu_"):
+                failures += self._sweep(server.name, kept)
+        if failures:
+            raise failures[0]
 
     def leave(self, uuid: str) -> None:
         """Ends the GPU's server, so that others may use it. Raises `ControlFailed` where sessions
@@ -221,6 +223,22 @@ class Servers:
             )
 
     # ---- namespaces ------------------------------------------------------------------------------
+
+    def _sweep(self, server: str, kept: Collection[str]) -> list[ControlFailed]:
+        """Removes what one server has of other sessions; what went wrong."""
+        failures: list[ControlFailed] = []
+        try:
+            names = list(self._namespaces(server))
+        except ControlFailed as failure:
+            return [failure]
+        for name in names:
+            session = _SESSION.fullmatch(name)
+            if session and session[1] not in kept:
+                try:
+                    self._delete(server, name)
+                except ControlFailed as failure:
+                    failures.append(failure)
+        return failures
 
     def _namespaces(self, server: str) -> dict[str, Namespace]:
         rows = _rows(self._call("namespace", "list", f"--server={server}", CSV), 5)
@@ -302,7 +320,10 @@ class Mps(Provider):
                 await self._thread.run(partial(self._servers.restore, uuid, own))
             except GpuError as error:
                 errors.append(error)
-        await self._thread.run(partial(self._servers.sweep, kept))
+        try:
+            await self._thread.run(partial(self._servers.sweep, kept))
+        except GpuError as error:
+            errors.append(error)
         if errors:
             raise errors[0]
 

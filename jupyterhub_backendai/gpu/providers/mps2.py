@@ -13,6 +13,7 @@ from pathlib import Path
 from ...model.gpu_settings import GpuSettings
 from ...model.slots import MIB
 from ..devices import ComputeMode
+from ..facts import OWN_MEMORY
 from ..writes import DriverWrites
 from .base import Grants, Provider, only_one
 from .mps_control import (
@@ -29,7 +30,6 @@ PIPES = "run/nvidia-mps2"  # from the root
 LOGS = "var/log/nvidia-mps2"
 # Of the machine: daemons before 580 share some with programs.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
-OWN_MEMORY = 580  # the first driver whose daemon does without
 
 
 class Daemons:
@@ -108,7 +108,7 @@ class Mps2(Provider):
     def settings(self, session: str, granted: Grants) -> GpuSettings:
         one = only_one(granted)
         directory = str(self._daemons.directory(one.uuid))
-        shares = self.driver_version is not None and self.driver_version < OWN_MEMORY
+        shares = self.driver_version is None or self.driver_version < OWN_MEMORY
         return GpuSettings(
             environment={
                 "CUDA_MPS_PIPE_DIRECTORY": directory,
