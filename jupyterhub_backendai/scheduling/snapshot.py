@@ -101,8 +101,8 @@ class Agent:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """An allocation that is held now. A session may hold several; it is counted once. `profile` is
-    that of the MIG devices that it asked."""
+    """An allocation that is held now. A session may hold several; it is counted once. `devices`:
+    of GPUs as they are offered now; `profile` is that of its MIG devices."""
 
     session_id: str
     owner: str

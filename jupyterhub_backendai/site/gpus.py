@@ -12,7 +12,7 @@ from typing import Any
 
 from ..model import gpu_words
 from ..model.catalog import Preset, ResourceGroup, Spread
-from ..model.gpus import STRENGTH, Enforcement, GpuDevice, GpuKind, Hold
+from ..model.gpus import STRENGTH, Enforcement, GpuDevice, GpuKind, Hold, even_parts
 from ..model.request import AgentFacts
 from ..model.slots import GPU_SLOTS, Slots, format_thousandths
 from ..scheduling.fgpu import grant
@@ -68,8 +68,8 @@ class GroupGpus:
                 left = free.get(d.uuid, d.capacity)
                 alike[d.type, d.capacity, d.quantum].append(left - left % d.quantum)
         found = (
-            most_now(parts, capacity, self.group.gpu_spread)
-            for (_, capacity, _), parts in alike.items()
+            most_now(parts, capacity, self.group.gpu_spread, quantum)
+            for (_, capacity, quantum), parts in alike.items()
         )
         return max(found, default=0)
 
@@ -124,11 +124,21 @@ class GroupGpus:
         return sum(int(getattr(agent.capacity, kind.slot)) for agent in self.agents)
 
 
-def most_now(free: Sequence[int], capacity: int, spread: Spread) -> int:
-    """The most that one session could have of devices that are alike, with so much free of each."""
+def most_now(free: Sequence[int], capacity: int, spread: Spread, quantum: int = 1) -> int:
+    """The most that one session could have of devices that are alike, with so much free of each.
+    In equal shares: as much as that whatever is less can be had as well."""
     parts = sorted(free, reverse=True)
     if spread == "even":
-        return max((part * number for number, part in enumerate(parts, 1)), default=0)
+        best = parts[0] if parts else 0
+        if best < capacity:
+            return best
+        for amount in range(capacity + quantum, capacity * len(parts) + 1, quantum):
+            ways = list(even_parts(amount, capacity, quantum, len(parts)))
+            if any(parts[number - 1] >= part for number, part in ways):
+                best = amount
+            elif ways:
+                break
+        return best
     whole = [part for part in parts if part == capacity]
     return sum(whole) + next((part for part in parts if part < capacity), 0)
 

@@ -66,9 +66,11 @@ class Reconciler:
         site = self.site
         while site.gpus.on:
             try:
-                # First who is starting: such a one holds something once it is not.
-                starting = frozenset(site.driven)
-                await site.gpus.restore(await site.db(site.store.all_granted), starting)
+                # Before and after: who was starting holds something by then, and no start is so
+                # short that it is in neither.
+                starting = set(site.driven)
+                holding = await site.db(site.store.all_granted)
+                await site.gpus.restore(holding, starting | site.driven)
             except Exception:
                 site.log.exception("What sessions hold of GPUs is not put right; it is tried again")
             await asyncio.sleep(INTERVAL)

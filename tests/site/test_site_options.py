@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.model.catalog import Catalog, ResourceGroup
-from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice, split
+from jupyterhub_backendai.model.gpus import Enforcement, GpuDevice, even_parts, split
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import AgentFacts, Context
 from jupyterhub_backendai.model.slots import GIB, Slots
@@ -168,10 +168,19 @@ def test_a_preset_between_two_steps_never_fits_there() -> None:
     st.sampled_from(["packed", "even"]),
 )
 def test_the_most_that_can_be_had_now_can_be_had(free: list[int], spread: Any) -> None:
-    best = most_now(free, 1000, spread)
-    parts = split(best, 1000, 100, spread, len(free)) if spread == "packed" else None
+    best = most_now(free, 1000, spread, 100)
     rest = sorted(free, reverse=True)
-    if parts is not None:
+    if spread == "packed":
+        parts = split(best, 1000, 100, spread, len(free)) or ()
         assert all(part <= has for part, has in zip(parts, rest, strict=False)) or best == 0
-    for number in range(1, len(free) + 1):
-        assert best >= (rest[number - 1] * number if spread == "even" else rest[0])
+        assert best >= max(rest, default=0)
+        return
+    # Whatever is less, and can be divided so at all, fits now as well; the next such does not.
+    for amount in range(100, 1000 * len(free) + 1, 100):
+        ways = list(even_parts(amount, 1000, 100, len(free))) if amount > 1000 else [(1, amount)]
+        fits = any(rest[number - 1] >= part for number, part in ways)
+        if ways and amount <= best:
+            assert fits
+        elif ways:
+            assert not fits
+            break

@@ -13,11 +13,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
-from store_samples import after, request, run_pass, submit
+from store_samples import NOW, after, end, request, run_pass, slots, start, submit
 
 from jupyterhub_backendai.model.errors import ConfigurationError
 from jupyterhub_backendai.model.status import Phase, Status
-from jupyterhub_backendai.store import Store, schema
+from jupyterhub_backendai.store import AgentReport, SessionResult, Store, schema
 from jupyterhub_backendai.store.database import Database
 from jupyterhub_backendai.store.tables import Base
 from tests.holdings import holdings
@@ -165,3 +165,29 @@ def test_foreign_keys_hold_after_a_migration(database: Database) -> None:
     upgrade(database)
     with pytest.raises(Exception, match="(?i)foreign key"), database.write() as db:
         db.execute(text("INSERT INTO kernels (session_id, name, role) VALUES ('x', 'y', 'z')"))
+
+
+def test_sessions_of_a_version_without_gpus_go_on(store: Store, database: Database) -> None:
+    """One that runs and one that waits, with the requests and allocations of that version."""
+    store.report_agents([AgentReport("node-1", "default", slots(1, 1))], now=NOW)
+    runs, waits = submit(store, "runs"), submit(store, "waits", now=after(1))
+    assert run_pass(store) == ["runs"]
+    spec = store.get(runs.id).request.model_dump(mode="json")
+    older = {key: spec[key] for key in spec if key not in {"gpu", "mig", "mig_profile"}}
+    with database.migration() as connection:
+        schema.downgrade(connection, "0004")
+    with database.write() as db:
+        db.execute(text("UPDATE sessions SET spec = :spec"), {"spec": json.dumps(older)})
+    upgrade(database)
+    assert store.granted(runs.id) == ()
+    assert store.get(runs.id).request == runs.request
+    (agent,) = store.agents()
+    assert (agent.devices, agent.capacity) == ((), slots(1, 1))
+    assert [(h.session_id, h.devices, h.slots) for h in store.holdings()] == [
+        (runs.id, (), slots(1, 1))
+    ]
+    assert run_pass(store, 2) == []
+    start(store, runs.id, 3)
+    end(store, runs.id, 4, SessionResult.SUCCESS)
+    assert run_pass(store, 5) == ["waits"]
+    assert store.get(waits.id).request.slots == slots(1, 1)

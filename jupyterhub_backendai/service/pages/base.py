@@ -170,7 +170,7 @@ def _is_ours(path: str) -> bool:
 
 @lru_cache
 def _sent(path: str) -> bytes:
-    return for_browsers(Path(path).read_text()).encode()
+    return for_browsers(Path(path).read_text("utf-8")).encode()
 
 
 class HubAsset(StaticFileHandler):
