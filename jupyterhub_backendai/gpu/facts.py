@@ -28,7 +28,7 @@ class HostFacts:
     `root`: the Hub may set limits. `contained`: it does not see the machine's own processes.
     `dmem`: the kernel limits GPU memory. `mps`: the newest protocol of the machine's MPS control
     program, 0 where there is none; `unasked`: why nobody knows. `driver`: the driver's release,
-    such as 615.
+    such as 615. `cuda`: the newest CUDA that it runs, such as (13, 4).
     """
 
     root: bool = False
@@ -38,6 +38,7 @@ class HostFacts:
     mps: int = 0
     unasked: str = ""
     driver: int | None = None
+    cuda: tuple[int, int] | None = None
 
     def why_no_limits(self, device: Device) -> str:
         """Why the memory of a cgroup on this device cannot be limited; "" where it can."""
@@ -61,6 +62,11 @@ class HostFacts:
             return self.unasked or NO_CONTROL
         capability = known(device.compute_capability)
         return OLD_GPU if capability is not None and capability < (7, 0) else ""
+
+    @property
+    def mps_clients(self) -> int:
+        """How many programs MPS has on one GPU at most, by NVIDIA's documentation of it."""
+        return 60 if self.cuda is not None and self.cuda >= (13, 1) else 48
 
     def why_open_memory(self) -> str:
         """Why sessions by MPS of older drivers (`mps2`) are at each other's shared memory; ""

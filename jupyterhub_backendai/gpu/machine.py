@@ -217,10 +217,11 @@ class Gpus:
     async def _facts(self, inventory: Inventory) -> HostFacts:
         """What there is now. What a driver that fails does not tell is as it was told last."""
         told = self._facts_told
-        mps_, unasked, driver = told.mps, told.unasked, told.driver
+        mps_, unasked, driver, cuda = told.mps, told.unasked, told.driver, told.cuda
         if version := known(inventory.driver_version):
             release = version.partition(".")[0]
             driver = int(release) if release.isdecimal() else None
+            cuda = known(inventory.cuda_version)
             mps_, unasked = await self._mps_protocol(version)
         self._cooperative.driver_version = driver
         self._facts_told = HostFacts(
@@ -231,6 +232,7 @@ class Gpus:
             mps=mps_,
             unasked=unasked,
             driver=driver,
+            cuda=cuda,
         )
         return self._facts_told
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model.gpus import Enforcement, GpuDevice, GpuRule, ProviderName
-from ..model.slots import GIB, format_thousandths
-from ..scheduling.fgpu import memory_of, shares_of, usable_memory
+from ..model.slots import GIB, MIB, format_bytes, format_thousandths
+from ..scheduling.fgpu import GRAIN, memory_of, shares_of, usable_memory
 from .devices import ComputeMode, Device, Inventory, LostDevice, MigDevice
 from .enforcement import ENFORCEMENT, LABELS, MPS_LIMITED, is_verified
 from .facts import HostFacts
@@ -23,6 +23,9 @@ SIMULATED_MEMORY = 16 * GIB
 SIMULATED_MULTIPROCESSORS = 64
 UNKNOWN_NAME = "GPU"
 FINEST = 100  # parts of a device: compute shares are whole percents
+# A program's context alone takes 256 to 512 MiB, and where memory is held it counts as its own.
+LEAST_MEMORY = 512 * MIB
+WHOLE = "Offer it as a whole."
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,8 @@ def _offered(device: Device, rule: GpuRule, facts: HostFacts) -> list[GpuDevice]
     )
     if choice.reason:
         shared = _not(shared, choice.reason)
-    return [_usable(_enough(_checked(shared, rule), rule, choice), device, facts)]
+    clients = facts.mps_clients if choice.provider in {"mps", "mps2"} else FINEST
+    return [_usable(_enough(_checked(shared, rule, clients), rule, choice), device, facts)]
 
 
 def choose(wanted: str, device: Device, facts: HostFacts) -> Choice:
@@ -157,8 +161,8 @@ def _divided(device: GpuDevice, rule: GpuRule, total: int | None) -> GpuDevice:
     )
 
 
-def _checked(device: GpuDevice, rule: GpuRule) -> GpuDevice:
-    """Not available where it cannot be divided so."""
+def _checked(device: GpuDevice, rule: GpuRule, clients: int = FINEST) -> GpuDevice:
+    """Not available where it cannot be divided so. `clients`: how many programs it may have."""
     if device.slot != "fgpu":
         return device
     if rule.unit is not None and device.multiprocessors is None:
@@ -171,7 +175,7 @@ def _checked(device: GpuDevice, rule: GpuRule) -> GpuDevice:
         return _not(
             device,
             "The driver does not tell how much memory this GPU has, so that it has no shares. "
-            "Offer it as a whole.",
+            f"{WHOLE}",
         )
     if device.capacity == 0:
         return _not(
@@ -180,13 +184,10 @@ def _checked(device: GpuDevice, rule: GpuRule) -> GpuDevice:
         )
     shares = format_thousandths(device.capacity)
     step = format_thousandths(device.quantum)
-    if device.quantum * FINEST < device.capacity:
-        least = format_thousandths(-(-device.capacity // FINEST))
-        return _not(
-            device,
-            f"A step of {step} is less than 1 % of this GPU, which has {shares} shares. Set "
-            f"`quantum` to {least} or more.",
-        )
+    if small := _too_small(device, clients):
+        least = _least_step(device, rule, clients)
+        do = f"Set `quantum` to {format_thousandths(least)} or more." if least else WHOLE
+        return _not(device, f"A step of {step} {small}. {do}")
     if device.quantum > device.capacity or not memory_of(device, device.quantum):
         return _not(
             device,
@@ -194,6 +195,37 @@ def _checked(device: GpuDevice, rule: GpuRule) -> GpuDevice:
             "another `quantum`.",
         )
     return device
+
+
+def _too_small(device: GpuDevice, clients: int) -> str:
+    """What a step of this GPU is, where it is too small for a session; "" where it is not."""
+    if device.quantum * FINEST < device.capacity:
+        shares = format_thousandths(device.capacity)
+        return f"is less than 1 % of this GPU, which has {shares} shares"
+    if (steps := device.capacity // device.quantum) > clients:
+        return f"is one of {steps} of this GPU, and MPS has at most {clients} programs on one"
+    memory = memory_of(device, device.quantum)
+    if _holds_memory(device) and memory < LEAST_MEMORY:
+        least = format_bytes(LEAST_MEMORY)
+        return f"has {format_bytes(memory)} of this GPU's memory, and a program needs {least}"
+    return ""
+
+
+def _least_step(device: GpuDevice, rule: GpuRule, clients: int) -> int:
+    """The smallest `quantum` that is not too small for this GPU, 0 where there is none."""
+    # A coarser one may leave less over of a GPU in units.
+    most = device.capacity + (device.quantum - 1 if rule.unit is not None else 0)
+    memory = LEAST_MEMORY if _holds_memory(device) else GRAIN
+    if not (share := memory_of(device, 1000)):
+        return 0
+    least = max(-(-most // FINEST), most // (clients + 1) + 1, -(-memory * 1000 // share))
+    while rule.unit is None and least < device.capacity and device.capacity % least:
+        least += 1
+    return least if least <= device.capacity else 0
+
+
+def _holds_memory(device: GpuDevice) -> bool:
+    return device.enforcement.memory != "none"
 
 
 def _enough(device: GpuDevice, rule: GpuRule, choice: Choice) -> GpuDevice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -56,7 +57,7 @@ DIVIDED = replace(
     mig=Known(MigMode(current=True, pending=True)),
     mig_devices=PARTS,
 )
-STRONG = HostFacts(root=True, cgroup_v2=True, dmem=True, mps=3, driver=615)
+STRONG = HostFacts(root=True, cgroup_v2=True, dmem=True, mps=3, driver=615, cuda=(13, 4))
 WEAK = HostFacts()
 FIVE = GpuRule(shares_per_gpu=5)
 
@@ -257,13 +258,80 @@ def test_what_an_admin_asks_for_at_least() -> None:
 
 
 def test_steps_that_are_too_fine() -> None:
-    found = one(GpuRule(shares_per_gpu=20, quantum="0.1"))
+    found = one(GpuRule(shares_per_gpu=20, quantum="0.1", provider="advisory"))
     assert not found.available
     assert "less than 1 %" in found.reason
     assert "`quantum` to 0.2 or more" in found.reason
-    assert one(GpuRule(shares_per_gpu=20, quantum="0.2")).available
+    assert one(GpuRule(shares_per_gpu=20, quantum="0.2", provider="advisory")).available
     with pytest.raises(ValidationError, match="whole number of times"):
         GpuRule(shares_per_gpu=1, quantum=2)
+
+
+LARGE_GPU = replace(PLAIN, total_bytes=Known(144 * GIB))
+
+
+@pytest.mark.parametrize(
+    ("cuda", "refused", "said", "least"),
+    [
+        ((13, 1), "0.05", "is one of 100 of this GPU, and MPS has at most 60 programs", "0.1"),
+        ((13, 0), "0.1", "is one of 50 of this GPU, and MPS has at most 48 programs", "0.125"),
+        (None, "0.1", "at most 48 programs", "0.125"),
+    ],
+)
+def test_programs_that_mps_has_no_room_for(
+    cuda: tuple[int, int] | None, refused: str, said: str, least: str
+) -> None:
+    facts = replace(STRONG, cuda=cuda)
+    found = one(GpuRule(shares_per_gpu=5, quantum=refused), LARGE_GPU, facts)
+    assert not found.available
+    assert said in found.reason
+    assert f"`quantum` to {least} or more" in found.reason
+    assert one(GpuRule(shares_per_gpu=5, quantum=least), LARGE_GPU, facts).available
+    rule = GpuRule(shares_per_gpu=5, quantum="0.05", provider="memory")
+    assert one(rule, LARGE_GPU, facts).available
+
+
+@pytest.mark.parametrize("provider", ["mps", "memory", "advisory"])
+def test_steps_with_too_little_memory_for_a_program(provider: str) -> None:
+    small = replace(PLAIN, total_bytes=Known(24564 * MIB))
+    found = one(GpuRule(shares_per_gpu=5, provider=provider), small)
+    assert found.available == (provider == "advisory")
+    if not found.available:
+        assert "has 480 MB of this GPU's memory, and a program needs 512 MB" in found.reason
+        assert "`quantum` to 0.125 or more" in found.reason
+    tiny = replace(PLAIN, total_bytes=Known(1000 * MIB))
+    found = one(GpuRule(shares_per_gpu=1, provider=provider), tiny)
+    assert found.available == (provider == "advisory")
+    assert found.available or found.reason.endswith("Offer it as a whole.")
+    assert one(GpuRule(shares_per_gpu=5, provider=provider)).available  # 911 MiB
+
+
+@given(
+    st.integers(1, 300 * GIB), st.none() | st.integers(1, 100), st.integers(512, 100 * 1024),
+    st.integers(1, 3000), st.sampled_from(["mps", "memory", "advisory"]),
+    st.sampled_from([None, (13, 1)]),
+)  # fmt: skip
+def test_the_step_that_is_named_can_be_had(
+    total: int,
+    shares: int | None,
+    mebibytes: int,
+    quantum: int,
+    provider: str,
+    cuda: tuple[int, int] | None,
+) -> None:
+    size = {"shares_per_gpu": shares} if shares else {"unit": {"mem": mebibytes * MIB}}
+    assume(shares is None or shares * 1000 % quantum == 0)
+    device, facts = replace(PLAIN, total_bytes=Known(total)), replace(STRONG, cuda=cuda)
+
+    def offered(step: str) -> GpuDevice:
+        rule = {**size, "quantum": step, "provider": provider}
+        return one(GpuRule.model_validate(rule), device, facts)
+
+    found = offered(f"{quantum / 1000:.3f}")
+    if named := re.search("Set `quantum` to ([0-9.]+) or more", found.reason):
+        better = offered(named[1])
+        assert better.available, (found.reason, better.reason)
+        assert better.quantum > found.quantum
 
 
 def test_what_the_driver_does_not_tell() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from jupyterhub_backendai.gpu.errors import GpuError
 from jupyterhub_backendai.gpu.machine import Gpus
 from jupyterhub_backendai.gpu.providers.base import Grants
-from jupyterhub_backendai.gpu.providers.mps_control import Control, server_name
+from jupyterhub_backendai.gpu.providers.mps_control import Control, Daemon, server_name
 from jupyterhub_backendai.gpu.providers.whole import Whole
 from jupyterhub_backendai.model.gpu_settings import GpuSettings
 from jupyterhub_backendai.model.gpus import GpuDevice, GpuRule, Granted
@@ -283,6 +284,18 @@ async def test_a_mode_for_all_is_changed_before_the_server_starts(
     fake.rules()
     await gpus.prepare(SESSION, granted)
     assert fake.was_set[0] == f"mode {L40S} 3"
+
+
+async def test_a_server_without_limits_of_its_own_gets_them(opened: Opener, mps: Mps) -> None:
+    gpus = opened()
+    granted = await one_share(gpus, "mps")
+    await gpus.prepare(SESSION, granted)
+    # As if who made it had been killed in between.
+    mps.change(lambda daemons: next(iter(daemons.values()))["servers"][SERVER].pop("default"))
+    before = len(mps.calls)
+    for _ in range(2):
+        await opened().restore({SESSION: granted})
+    assert mps.calls[before:] == STARTED[3:]
 
 
 async def test_two_sessions_on_one_gpu(opened: Opener, mps: Mps) -> None:
@@ -579,6 +592,19 @@ async def test_a_program_that_hangs_stops_no_report(
     assert caplog.text.count("GPUs are offered without MPS") == 1
     release.set()
     assert await asyncio.wait_for(until_mps(), 60) == "mps"
+
+
+@pytest.mark.parametrize("umask", [0o077, 0])
+def test_folders_are_as_they_must_be(umask: int, tmp_path: Path) -> None:
+    old = os.umask(umask)
+    try:
+        for _ in range(2):
+            Daemon(tmp_path / "run/mps/gpu", tmp_path / "log/mps/gpu").make_folders()
+    finally:
+        os.umask(old)
+    modes = {str(p.relative_to(tmp_path)): p.stat().st_mode & 0o777 for p in tmp_path.rglob("*")}
+    assert modes.pop("log/mps/gpu") == 0o750
+    assert modes == dict.fromkeys(("run", "run/mps", "run/mps/gpu", "log", "log/mps"), 0o755)
 
 
 async def test_a_daemon_has_nothing_of_our_environment(

@@ -38,6 +38,7 @@ from .mps_control import (
 PIPES = "run/nvidia-mps"  # from the root
 LOGS = "var/log/nvidia-mps"
 CSV = "--format=csv,noheader"
+SERVERS_OWN = "default"
 # Of a server's own namespace, in which nobody is to be: whoever gets there has next to nothing.
 NOBODYS_PERCENT, NOBODYS_MEMORY = 1, "512M"
 _SESSION = re.compile(r"s_([a-z0-9_]+)")
@@ -65,11 +66,15 @@ class Namespace:
 
     def is_held(self, granted: Granted) -> bool:
         """Whether its limits are those of the grant, or nothing above them."""
+        return self.is_within(granted.percent, granted.memory)
+
+    def is_within(self, most_percent: int, most_memory: int) -> bool:
+        """Whether it has limits, and none above these (percents, bytes)."""
         try:
             percent, memory = float(self.percent), parse_bytes(self.memory)
         except ValueError:  # no limit, or nothing that can be read
             return False
-        return 0 < percent <= granted.percent and 0 < memory <= granted.memory
+        return 0 < percent <= most_percent and 0 < memory <= most_memory
 
 
 class Servers:
@@ -85,18 +90,21 @@ class Servers:
         return self._pipes / server_name(uuid) / f"s_{session_name(session)}"
 
     def ready(self, uuid: str) -> None:
-        """Until the GPU's server is there. Raises `ControlFailed`."""
+        """Until the GPU's server is there, with next to nothing in its own namespace. Raises
+        `ControlFailed`."""
         name = server_name(uuid)
         check_socket(self._pipes / name)
         self._start_daemon()
-        if self._server(name) is None:
-            try:
+        made = self._server(name) is None
+        try:
+            if made:
                 self._create_server(name, uuid)
-            except ControlFailed:
-                if self._server(name) is not None:  # the next try is to begin anew
-                    self._call("server", "delete", name, "--force")
-                raise
-        self._check_server(name, uuid)
+            self._check_server(name, uuid)
+            self._limit_server(name)
+        except ControlFailed:
+            if made and self._server(name) is not None:  # the next try is to begin anew
+                self._call("server", "delete", name, "--force")
+            raise
 
     def hold(self, session: str, granted: Granted) -> None:
         """Makes the session's namespace, with its limits. Raises `ControlFailed`.
@@ -198,10 +206,16 @@ class Servers:
     def _create_server(self, name: str, uuid: str) -> None:
         self._call("server", "create", name, f"--allowed-devices={uuid}")
         wait_for(lambda: self._ready_server(name), f"the server of {uuid}")
-        self._call(
-            "server", "set", name, f"--active-thread-percentage={NOBODYS_PERCENT}",
-            f"--pinned-memory-limit={NOBODYS_MEMORY}",
-        )  # fmt: skip
+
+    def _limit_server(self, name: str) -> None:
+        """Also of a server that was there: who made it may have been killed before this. Limits are
+        not set where they are, since programs may be in the server by now."""
+        own = self._namespaces(name).get(SERVERS_OWN)
+        if own is None or not own.is_within(NOBODYS_PERCENT, parse_bytes(NOBODYS_MEMORY)):
+            self._call(
+                "server", "set", name, f"--active-thread-percentage={NOBODYS_PERCENT}",
+                f"--pinned-memory-limit={NOBODYS_MEMORY}",
+            )  # fmt: skip
 
     def _ready_server(self, name: str) -> Server | None:
         server = self._server(name)

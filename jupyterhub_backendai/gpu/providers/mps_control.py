@@ -93,12 +93,21 @@ class Daemon:
     device: str | None = None
 
     def make_folders(self) -> None:
-        """Folders that all may go through and root alone may write to. Raises `ControlFailed`."""
+        """Folders that root alone may write to: that of the sockets all may go through, whatever
+        the umask is. Raises `ControlFailed`."""
         try:
-            self.pipes.mkdir(mode=0o755, parents=True, exist_ok=True)
-            self.logs.mkdir(mode=0o750, parents=True, exist_ok=True)
+            _make_folder(self.pipes, 0o755)
+            _make_folder(self.logs, 0o750)
         except OSError as error:
             raise ControlFailed(str(error)) from error
+
+
+def _make_folder(path: Path, mode: int) -> None:
+    """The folder with this mode; those above it that are missing all may go through."""
+    if not path.parent.exists():
+        _make_folder(path.parent, 0o755)
+    path.mkdir(mode=mode, exist_ok=True)
+    path.chmod(mode)
 
 
 class MpsThread:
