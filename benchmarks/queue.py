@@ -26,6 +26,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ from jupyterhub_backendai.model.request import SessionRequest
 from jupyterhub_backendai.model.slots import GIB, Limits, Slots
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.scheduling.queue import schedule
-from jupyterhub_backendai.scheduling.snapshot import Agent, Holding, Pending, Snapshot
+from jupyterhub_backendai.scheduling.snapshot import Agent, GroupRule, Holding, Pending, Snapshot
 from jupyterhub_backendai.store import AgentReport, Filter, Store
 
 SIZES = (1_000, 3_000, 10_000, 30_000)
@@ -61,6 +62,7 @@ def main() -> None:
     print(_machine())
     figures = {str(size): _pure(size) for size in SIZES}
     _growth(figures)
+    _others(10_000)
     if not options.no_store:
         _through_the_store(10_000)
     if options.json:
@@ -81,6 +83,28 @@ def _pure(size: int) -> float:
         )
         slowest = max(slowest, median)
     return round(slowest, 4)
+
+
+def _others(size: int) -> None:
+    """The same line in groups of other kinds, on agents of which all GPUs are nearly full: nothing
+    is passed that waited, equal shares, fewest fragments; and GPUs that stand alone as with MPS.
+    """
+    rules = {
+        "all protected": GroupRule("default", max_bypass=0),
+        "equal shares": GroupRule("default", gpu_spread="even"),
+        "fragments": GroupRule("default", gpu_placement="fragments"),
+    }
+    snapshot = _snapshot(size, 0.9)
+    alone = [
+        replace(a, devices=tuple(d.model_copy(update={"provider": "mps"}) for d in a.devices))
+        for a in snapshot.agents
+    ]
+    cases = {name: replace(snapshot, rules={"default": rule}) for name, rule in rules.items()}
+    cases["GPUs alone"] = replace(snapshot, agents=alone)
+    for name, case in cases.items():
+        times = [_timed(partial(schedule, case)) for _ in range(REPEATS)]
+        placed = len(schedule(case).placements)
+        print(f"{size:6} wait, {name}: {statistics.median(times):.3f} s, {placed} placed")
 
 
 def _growth(figures: dict[str, float]) -> None:
