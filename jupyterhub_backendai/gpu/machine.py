@@ -226,7 +226,7 @@ class Gpus:
         self._cooperative.driver_version = driver
         self._facts_told = HostFacts(
             root=self._root,
-            contained=not sees_all(self._proc),
+            contained=not await asyncio.to_thread(sees_all, self._proc),
             cgroup_v2=inventory.cgroup_v2,
             dmem=inventory.dmem_controller,
             mps=mps_,

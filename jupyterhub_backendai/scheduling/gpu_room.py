@@ -132,13 +132,19 @@ class Pool:
         return tuple(given)
 
 
+def most_packed(gpus: Sequence[int], whole: int) -> int:
+    """The most that a session could have as whole GPUs and one share at most, where so much is free
+    of each, ascending; whatever is less can be had, too."""
+    full = sum(has == whole for has in gpus)
+    return full * whole + (gpus[-1 - full] if full < len(gpus) else 0)
+
+
 @lru_cache(10_000)
 def _most(asked: int, even: bool, gpus: tuple[int, ...], whole: int, quantum: int) -> int:
     if asked % quantum:
         return 0
     if not even:
-        full = sum(has == whole for has in gpus)
-        return full * whole + (gpus[-1 - full] if full < len(gpus) else 0)
+        return most_packed(gpus, whole)
     if any(Free(0, 0, gpus, whole, quantum).ways(Wish(0, 0, asked, even))):
         return asked
     # As much may be free, but not in equal shares: the next smaller amount that is.
@@ -202,8 +208,8 @@ class GpuRoom:
         """The best place on this machine."""
         return self._kind(wanted).find_on(machine, self._wish(wanted))
 
-    def touch(self, machine: str | None = None) -> None:
-        """Something else has changed on this machine, or on any of them."""
+    def touch(self, machine: str) -> None:
+        """Something else has changed on this machine."""
         for kind in self._kinds.values():
             kind.touch(machine)
 
@@ -271,10 +277,8 @@ class _Kind:
         self._finder = finder
         self._stale: set[str] = set()
 
-    def touch(self, machine: str | None) -> None:
-        if machine is None:
-            self._stale.update(self._numbers)
-        elif machine in self._numbers:
+    def touch(self, machine: str) -> None:
+        if machine in self._numbers:
             self._stale.add(machine)
 
     def find(self, wish: Wish, avoid: Collection[str]) -> tuple[Pool, Place] | None:

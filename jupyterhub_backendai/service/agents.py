@@ -9,12 +9,12 @@ from datetime import datetime
 
 from pydantic import Field, StrictBool
 
-from ..model.gpu_words import amount_of, held, short
-from ..model.gpus import Enforcement, GpuDevice
+from ..model.gpu_words import amount_of, short
+from ..model.gpus import GpuDevice
 from ..model.slots import Slots, format_thousandths
 from ..scheduling.snapshot import Holding
 from ..store import AgentState
-from .schemas import Part
+from .schemas import GpuRow, Part
 
 
 @dataclass
@@ -55,31 +55,17 @@ class AgentAmounts(Part):
         return cls(**slots.as_dict())
 
 
-class DeviceRow(Part):
+class DeviceRow(GpuRow):
     """A GPU or a MIG device that sessions are given."""
 
-    uuid: str
-    name: str = Field(description="The driver's name of the GPU.")
-    slot: str
-    profile: str | None
-    capacity: int = Field(description="Thousandths of the slot's unit.")
     free: int = Field(description="What nobody holds of it.")
-    memory: int = Field(description="Bytes that may be given out.")
-    provider: str = Field(description="What divides it.")
-    enforcement: Enforcement
-    verified: bool = Field(description="Whether the enforcement was shown on such a device.")
-    label: str = Field(description="The enforcement in words.")
     available: bool
     reason: str = Field(description="Why it is not available.")
-    simulated: bool = Field(description="There is no such GPU.")
 
     @classmethod
     def of(cls, device: GpuDevice, held_of_it: int) -> DeviceRow:
         """The row of a device of which so much is held."""
-        own = {name: value for name, value in device if name in cls.model_fields}
-        label = held(device.enforcement, device.verified, device.simulated)
-        free = max(0, device.capacity - held_of_it)
-        return cls(**own, free=free, label=label, simulated=device.simulated)
+        return cls(**cls.told(device), free=max(0, device.capacity - held_of_it))
 
     @property
     def amount(self) -> str:

@@ -23,7 +23,7 @@ from pydantic_core import PydanticCustomError
 
 from ..model.errors import Problem
 from ..model.gpu_words import held
-from ..model.gpus import Enforcement, Granted
+from ..model.gpus import Enforcement, GpuDevice, Granted
 from ..model.rules import check_session_name, check_title
 from ..model.secrets import blanked
 from ..model.slots import Slots
@@ -165,28 +165,39 @@ class BatchRow(Part):
     started_at: datetime | None
 
 
-class GrantedRow(Part):
-    """What a session has of one GPU or MIG device, as it was when it was granted."""
+class GpuRow(Part):
+    """A GPU or a MIG device, and how its shares are held."""
 
     uuid: str
     name: str = Field(description="The driver's name of the GPU.")
     slot: str
     profile: str | None
-    amount: int = Field(description="Thousandths of the slot's unit.")
-    capacity: int = Field(description="What the device has in all.")
-    memory: int = Field(description="Bytes of GPU memory.")
-    percent: int = Field(description="Of the computing time.")
-    provider: str
+    capacity: int = Field(description="What it has in all: thousandths of the slot's unit.")
+    memory: int = Field(description="Bytes: of a session its own, of a device all to be given out.")
+    provider: str = Field(description="What divides it.")
     enforcement: Enforcement
     verified: bool = Field(description="Whether the enforcement was shown on such a device.")
     label: str = Field(description="The enforcement in words.")
     simulated: bool = Field(description="There is no such GPU.")
 
     @classmethod
+    def told(cls, gpu: GpuDevice | Granted) -> dict[str, Any]:
+        """What such a row says of it."""
+        own = {name: value for name, value in gpu if name in cls.model_fields}
+        label = held(gpu.enforcement, gpu.verified, gpu.simulated)
+        return {**own, "label": label, "simulated": gpu.simulated}
+
+
+class GrantedRow(GpuRow):
+    """What a session has of one GPU or MIG device, as it was when it was granted."""
+
+    amount: int = Field(description="Thousandths of the slot's unit.")
+    percent: int = Field(description="Of the computing time.")
+
+    @classmethod
     def of(cls, part: Granted) -> GrantedRow:
         """The row of a part of what was granted."""
-        label = held(part.enforcement, part.verified, part.simulated)
-        return cls(**dict(part), label=label, simulated=part.simulated)
+        return cls(**cls.told(part))
 
 
 class SessionDetail(SessionRow):

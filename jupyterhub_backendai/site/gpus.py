@@ -16,6 +16,7 @@ from ..model.gpus import STRENGTH, Enforcement, GpuDevice, GpuKind, Hold, even_p
 from ..model.request import AgentFacts
 from ..model.slots import GPU_SLOTS, Slots, format_thousandths
 from ..scheduling.fgpu import grant
+from ..scheduling.gpu_room import most_packed
 
 Json = dict[str, Any]
 FreeOf = Mapping[str, Mapping[str, int]]
@@ -127,20 +128,19 @@ class GroupGpus:
 def most_now(free: Sequence[int], capacity: int, spread: Spread, quantum: int = 1) -> int:
     """The most that one session could have of devices that are alike, with so much free of each.
     In equal shares: as much as that whatever is less can be had as well."""
+    if spread == "packed":
+        return most_packed(sorted(free), capacity)
     parts = sorted(free, reverse=True)
-    if spread == "even":
-        best = parts[0] if parts else 0
-        if best < capacity:
-            return best
-        for amount in range(capacity + quantum, capacity * len(parts) + 1, quantum):
-            ways = list(even_parts(amount, capacity, quantum, len(parts)))
-            if any(parts[number - 1] >= part for number, part in ways):
-                best = amount
-            elif ways:
-                break
+    best = parts[0] if parts else 0
+    if best < capacity:
         return best
-    whole = [part for part in parts if part == capacity]
-    return sum(whole) + next((part for part in parts if part < capacity), 0)
+    for amount in range(capacity + quantum, capacity * len(parts) + 1, quantum):
+        ways = list(even_parts(amount, capacity, quantum, len(parts)))
+        if any(parts[number - 1] >= part for number, part in ways):
+            best = amount
+        elif ways:
+            break
+    return best
 
 
 def weakest(devices: Iterable[GpuDevice]) -> Enforcement:

@@ -18,7 +18,7 @@ from ..engine.docker import DockerEngine
 from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.errors import ConfigurationError
-from ..model.gpus import slots_in
+from ..model.gpus import Granted, slots_in
 from ..model.request import KnownSession
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
@@ -238,10 +238,16 @@ class Site:
         """One status change, now. Raises `IllegalTransition` and `NotFound`."""
         return await self.db(self.store.move, session_id, to, phase=phase, now=utcnow(), **more)
 
+    async def granted(self, session: Session) -> tuple[Granted, ...]:
+        """The GPUs that a session was given last; nobody is asked where it wanted none."""
+        if session.slots.gpu_slot is None:
+            return ()
+        return await self.db(self.store.granted, session.id)
+
     async def release_gpus(self, session: Session) -> None:
         """Takes back what the session had of GPUs on the machine, now that nothing of it runs."""
-        if session.slots.gpu_slot is not None:
-            await self.gpus.release(session.id, await self.db(self.store.granted, session.id))
+        if granted := await self.granted(session):
+            await self.gpus.release(session.id, granted)
 
     async def end(
         self,

@@ -20,7 +20,6 @@ from ..engine.settings import ContainerSettings, SessionFacts, container_setting
 from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.gpu_settings import GpuSettings
-from ..model.gpus import Granted
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Status
 from ..model.steps import Step
@@ -267,10 +266,7 @@ class DockerSessionSpawner(ContainerSpawner):
         environment = self.site_catalog().environment(request.environment or "")
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
-        granted: tuple[Granted, ...] = ()
-        gpu = GpuSettings()
-        if request.slots.gpu_slot is not None:
-            granted = await self.site.db(self.site.store.granted, session.id)
+        granted, gpu = await self.site.granted(session), GpuSettings()
         if granted:
             with self._attempt.steps.of(Step.PREPARE_GPUS):
                 gpu = await self.site.gpus.prepare(session.id, granted)

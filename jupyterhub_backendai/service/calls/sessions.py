@@ -127,7 +127,7 @@ class SessionHandler(Listing):
         db, store = self.site.db, self.site.store
         kernels, granted, earlier, later = await asyncio.gather(
             db(store.kernels, session.id),
-            db(store.granted, session.id),
+            self.site.granted(session),
             db(store.dependencies, session.id),
             db(store.dependents, session.id),
         )

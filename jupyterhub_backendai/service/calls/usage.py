@@ -12,8 +12,7 @@ class UsageHandler(SessionHandler):
 
     async def get(self, id: str) -> None:
         session = await self.session(id)
-        db, store = self.site.db, self.site.store
         kernels, granted = await asyncio.gather(
-            db(store.kernels, session.id), db(store.granted, session.id)
+            self.site.db(self.site.store.kernels, session.id), self.site.granted(session)
         )
         self.reply(await self.service.usages.of(self.site, session, kernels, granted))

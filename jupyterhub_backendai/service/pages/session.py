@@ -48,7 +48,7 @@ class DetailPage(SessionPage):
             return
         db, store = self.site.db, self.site.store
         kernels, granted = await asyncio.gather(
-            db(store.kernels, session.id), db(store.granted, session.id)
+            db(store.kernels, session.id), self.site.granted(session)
         )
         if self.part == "gpus":
             usage = await self.service.usages.of(self.site, session, kernels, granted)
