@@ -8,7 +8,7 @@ from datetime import datetime
 
 from jupyterhub.utils import url_path_join
 
-from ...model.catalog import App
+from ...model.apps import App
 from ...model.slots import format_bytes
 from ...model.status import IN_LINE, Phase, Status
 from ...store import HistoryEntry, Session
@@ -86,8 +86,9 @@ class DetailPage(SessionPage):
         server = self.server_url(session)
         environment = self.site.catalog.environment(session.request.environment or "")
         for app in environment.apps if environment else ():
-            if app.port is not None:
-                yield {"title": app.label, "icon": _icon(app), "href": _proxied(server, app.port)}
+            if app.ports and app.protocol == "http":
+                href = _proxied(server, app.ports[0])
+                yield {"title": app.label, "icon": _icon(app), "href": href}
         for port in session.request.preopen_ports:
             yield {"title": f"Port {port}", "icon": "globe", "href": _proxied(server, port)}
 
