@@ -1,7 +1,7 @@
 """What an environment declares of its apps: what has a page or a port inside a session.
 
-The short form is the product's label (semantics §7.1): `name:protocol:port`, several with commas, or
-`name:protocol:[port,port]`. What may be known of an app beside that is said with keys.
+The short form is the product's label (semantics §7.1): `name:protocol:port`, several with commas,
+or `name:protocol:[port,port]`. What may be known of an app beside that is said with keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .errors import Problem, shown
 from .rules import check_title, expand_ports
 
 AppName = Annotated[
-    str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_][A-Za-z0-9_-]*$")
+    str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
 ]
 Line = Annotated[str, Field(max_length=100)]
 MOST_APPS = 50  # of one environment
@@ -29,10 +29,10 @@ _SHORT = "Write an app as its name, or as name:protocol:port such as mlflow:http
 class App(BaseModel):
     """Something with a page or a port inside a session.
 
-    Of protocol `http` it has a page; any other is reached as a plain connection. Without a `command`
-    it is for its user to start, or one that sessions know by its name (`jupyterlab`, `tensorboard`);
-    in a command `{port}` stands for the port. `path`: where in it a browser begins. `shareable`:
-    whether it may be opened to the public, where a policy allows that at all.
+    Of protocol `http` it has a page; any other is reached as a plain connection. Without a
+    `command` it is for its user to start, or one that sessions know by its name (`jupyterlab`,
+    `tensorboard`); in a command `{port}` stands for the port. `path`: where in it a browser begins.
+    `shareable`: whether it may be opened to the public, where a policy allows that at all.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -271,6 +271,18 @@ class Store(ServiceCalls):
         with self._write() as db:
             kernels.note(db, session_id, kernel, facts)
 
+    # -- keys
+
+    def ssh_keys(self, owner: str) -> SshKeys | None:
+        """A user's SSH keys, if there are some."""
+        with self._db.query() as db:
+            return ssh_keys.of(db, owner)
+
+    def add_ssh_keys(self, owner: str, keys: SshKeys, now: datetime) -> SshKeys:
+        """Notes a user's SSH keys; returns those that were there already, else these."""
+        with self._write() as db:
+            return ssh_keys.add(db, owner, keys, now)
+
     def forget(self, before: datetime, most: int) -> int:
         """Removes sessions that were over before that time, with their kernels, allocations and
         history: the oldest first, `most` at once. Returns how many it removed."""
