@@ -15,9 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from .errors import Problem, shown
 from .rules import check_title, expand_ports
 
-AppName = Annotated[
-    str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")
-]
+AppName = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
 Line = Annotated[str, Field(max_length=100)]
 MOST_APPS = 50  # of one environment
 _ITEM = re.compile(

@@ -32,12 +32,13 @@ from .records import (
 )
 from .service_calls import ServiceCalls
 from .sessions import NewPriority, Submission
+from .way_calls import WayCalls
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Store(ServiceCalls):
+class Store(ServiceCalls, WayCalls):
     """The one source of truth. Thread-safe; several processes may each have one.
 
     Every call is one transaction, and what it returns does not change later. Every call may raise
@@ -270,18 +271,6 @@ class Store(ServiceCalls):
         """Notes facts of a container; others of its facts stay. Raises `NotFound`."""
         with self._write() as db:
             kernels.note(db, session_id, kernel, facts)
-
-    # -- keys
-
-    def ssh_keys(self, owner: str) -> SshKeys | None:
-        """A user's SSH keys, if there are some."""
-        with self._db.query() as db:
-            return ssh_keys.of(db, owner)
-
-    def add_ssh_keys(self, owner: str, keys: SshKeys, now: datetime) -> SshKeys:
-        """Notes a user's SSH keys; returns those that were there already, else these."""
-        with self._write() as db:
-            return ssh_keys.add(db, owner, keys, now)
 
     def forget(self, before: datetime, most: int) -> int:
         """Removes sessions that were over before that time, with their kernels, allocations and
