@@ -7,8 +7,8 @@ in for. Whatever is used of one brings the real module at once, wherever it is u
 version of JupyterHub; then and there it is as if it had been imported in the first place.
 
 It also has the server load our extension, whatever the image has installed: for this process alone
-a folder of ours is among those where Jupyter looks for configuration, and the extension's package is
-found. Neither is left in the environment of what the server starts.
+a folder of ours is among those where Jupyter looks for configuration, and the extension's package
+is found. Neither is left in the environment of what the server starts.
 
 Standard library only, for any Python that JupyterHub 5 or later runs on. Where the variable
 BACKENDAI_FAST_START is 0, everything is imported as usual.
