@@ -19,6 +19,7 @@ from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.agents import AgentHandler, AgentsHandler
 from .calls.events import EventsHandler, stream_places
+from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
 from .calls.options import EstimateHandler, OptionsHandler
@@ -60,6 +61,7 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/usage": UsageHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
+    "api/key": KeyHandler,
     "api/agents": AgentsHandler,
     "api/agents/{name}": AgentHandler,
     "api/events": EventsHandler,
