@@ -112,12 +112,19 @@ def settings(port: int, key: str, environment: Mapping[str, str]) -> Iterator[st
     yield "ClientAliveInterval 60"
     yield "AcceptEnv LANG LC_* COLORTERM"
     yield f'Subsystem sftp internal-sftp -d "{home}"'
-    for name, value in environment.items():
-        if _NOT_PASSED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            continue
-        # What the file's syntax has no way to say is left out.
-        if value.isprintable() and '"' not in value and "\\" not in value:
-            yield f'SetEnv "{name}={value}"'
+    passed = " ".join(
+        f'"{name}={value}"' for name, value in environment.items() if _passed(name, value)
+    )
+    if passed:
+        yield f"SetEnv {passed}"  # on one line: of several the first alone counts
+
+
+def _passed(name: str, value: str) -> bool:
+    """Whether a variable of the server is one of a shell's too. What the syntax of the file has no
+    way to say is not."""
+    if _NOT_PASSED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+        return False
+    return value.isprintable() and '"' not in value and "\\" not in value
 
 
 def _write(path: str, text: str) -> None:
