@@ -209,14 +209,15 @@ class Way:
     """An app of a session that is open beyond its owner's own sign-in.
 
     `kind`: "public" has an address of its own below the service or as a host, "port" has a port of
-    the machine: `number`, and `wanted` where a certain one was asked for. None of `closed_*` while
-    it is open. Times in UTC.
+    the machine: `number`, and `wanted` where a certain one was asked for. `protocol` is the
+    app's: "http" or "tcp". `closed_*` are None while it is open. Times in UTC.
     """
 
     id: str
     session_id: str
     app: str
     kind: str
+    protocol: str
     number: int | None
     wanted: int | None
     opened_by: str
@@ -305,6 +306,7 @@ def way_of(row: Row[Any]) -> Way:
         session_id=row.session_id,
         app=row.app,
         kind=row.kind,
+        protocol=row.protocol,
         number=row.number,
         wanted=row.wanted,
         opened_by=row.opened_by,

@@ -391,6 +391,7 @@ class WayRow(Base):
     session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
     app: Mapped[str] = mapped_column(String(255))
     kind: Mapped[str] = mapped_column(String(16))
+    protocol: Mapped[str] = mapped_column(String(16))
     number: Mapped[int | None] = mapped_column(Integer)
     wanted: Mapped[int | None] = mapped_column(Integer)
     opened_by: Mapped[str] = mapped_column(String(255))

@@ -87,6 +87,7 @@ class Wanted:
     session_id: str
     app: str
     by: str
+    protocol: str = "http"
     pool: Pool | None = None
     port: int | None = None
 
@@ -129,9 +130,9 @@ def open_(
     if wanted.pool is not None:
         number = _port(db, wanted.pool, wanted.port, busy, now)
     way = Way(
-        id=new_id(), session_id=session.id, app=wanted.app, kind=wanted.kind, number=number,
-        wanted=wanted.port, opened_by=wanted.by, opened_at=now, closed_at=None, closed_by=None,
-        reason="",
+        id=new_id(), session_id=session.id, app=wanted.app, kind=wanted.kind,
+        protocol=wanted.protocol, number=number, wanted=wanted.port, opened_by=wanted.by,
+        opened_at=now, closed_at=None, closed_by=None, reason="",
     )  # fmt: skip
     db.execute(_ADD, {name: getattr(way, name) for name in Way.__slots__})
     return way, True

@@ -38,7 +38,7 @@ def port(
     store: Store, session: Session, app: str, wanted: int | None = None, seconds: float = 2,
     busy: tuple[int, ...] = (), pool: Pool = POOL,
 ) -> Way:  # fmt: skip
-    asked = Wanted(session.id, app, "ana", pool, wanted)
+    asked = Wanted(session.id, app, "ana", "tcp", pool, wanted)
     return store.open_way(asked, now=after(seconds), busy=busy)[0]
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
-from jupyterhub.utils import url_escape_path, url_path_join
+from jupyterhub.utils import url_path_join
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
 from ...site.options import environment_name
 from ...store import Session
+from ..addresses import server_url
 from ..auth import DELETE, READ, START, Caller
 from ..base import Handler, Refused
 from ..parts import NotReady
@@ -79,10 +79,7 @@ class Page(Shown, Handler):
 
     def server_url(self, session: Session) -> str:
         """Where a session's own server is."""
-        # With a host for each user only the Hub knows which, and leads there from its own path.
-        prefix = self._hub if self.hub_auth.hub_host else os.environ["JUPYTERHUB_BASE_URL"]
-        name = [url_escape_path(session.server_name)] if session.server_name else []
-        return url_path_join(prefix, "user", url_escape_path(session.owner), *name, "/")
+        return server_url(self.hub_auth, session)
 
     def readable(self, session: Session) -> bool:
         """Whether who asks may read what a session was told to do."""

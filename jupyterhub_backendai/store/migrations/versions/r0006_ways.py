@@ -1,4 +1,4 @@
-"""Apps that are open beyond their owners' own sign-in, and where each session's apps are reached."""
+"""Apps that are open beyond their owners' own sign-in, and where sessions' apps are reached."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def upgrade() -> None:
         sa.Column("session_id", sa.String(length=32), nullable=False),
         sa.Column("app", sa.String(length=255), nullable=False),
         sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("protocol", sa.String(length=16), nullable=False),
         sa.Column("number", sa.Integer(), nullable=True),
         sa.Column("wanted", sa.Integer(), nullable=True),
         sa.Column("opened_by", sa.String(length=255), nullable=False),
