@@ -32,6 +32,7 @@ from .hub import HubClient
 from .launching import Once
 from .life import Life
 from .pages.admin import AdminPage
+from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
@@ -81,6 +82,7 @@ PAGES: dict[str, type[Page]] = {
     "launch": LaunchPage,
     "sessions/{id}/end": EndPage,
     "sessions/{id}/history": HistoryListPage,
+    "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,
 }
 

@@ -141,7 +141,7 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
     async def get(self, *args: Any, **kwargs: Any) -> None:
         await super().get(*args, **kwargs)
 
-    async def prepare(self):
+    async def prepare(self):  # type: ignore[override]
         await SignedIn.prepare(self)
         if self._finished:
             return
@@ -153,7 +153,7 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
     def get_compression_options(self):
         return None  # what is encrypted does not get smaller
 
-    def open(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override]
+    def open(self, *args: Any, **kwargs: Any) -> None:
         super().open(*args, **kwargs)
         asyncio.ensure_future(self._to_the_client())
 
