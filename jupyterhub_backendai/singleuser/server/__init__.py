@@ -12,6 +12,16 @@ def _jupyter_server_extension_points():
     return [{"module": __name__}]
 
 
+def _link_jupyter_server_extension(serverapp):
+    """Before any extension is loaded: icons for a launcher, which another extension shows."""
+    try:
+        from .extension import link
+
+        link(serverapp)
+    except Exception as error:  # whatever it is: the user's server starts without us
+        serverapp.log.warning("Backend.AI: the launcher's icons are left out: %s", error)
+
+
 def _load_jupyter_server_extension(serverapp):
     try:
         from .extension import load

@@ -9,6 +9,8 @@ Every handler of ours derives from one of three classes:
 They need no decorator on their methods, but for `@checked`, which tells the Jupyter server so.
 """
 
+from __future__ import annotations
+
 import hashlib
 import hmac
 import inspect
@@ -64,7 +66,8 @@ class SignedIn(JupyterHandler):
     async def prepare(self):  # type: ignore[override]
         if self.takes_key and self._has_key():
             self.by_key = True
-            self.current_user = self._jupyter_current_user = "key"
+            self.current_user = "key"
+            self._jupyter_current_user = self.current_user
             return
         if not self.takes_sign_in:
             raise Failure(403, "key", "This needs the session's key.")
@@ -132,6 +135,7 @@ class SignedIn(JupyterHandler):
         )
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Content-Security-Policy", self.policy)
+        self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Cache-Control", "no-store")
         self.set_header("Referrer-Policy", "same-origin")
         self.finish(html)

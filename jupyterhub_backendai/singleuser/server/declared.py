@@ -1,9 +1,11 @@
 """What the Hub says of this session: `session.json`. What is wrong in it is left out and logged."""
 
+from __future__ import annotations
+
 import json
 import os
 import re
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, NamedTuple
 
 FILE = "/opt/backendai/session.json"
 VARIABLE = "BACKENDAI_SESSION_FILE"  # another file, for tests
@@ -21,8 +23,8 @@ class App(NamedTuple):
     category: str = ""
     icon: str = ""
     protocol: str = "http"
-    ports: Tuple[int, ...] = ()
-    command: Tuple[str, ...] = ()  # () = the user starts it
+    ports: tuple[int, ...] = ()
+    command: tuple[str, ...] = ()  # () = the user starts it
     path: str = ""
     shareable: bool = False
 
@@ -31,8 +33,8 @@ class Declared(NamedTuple):
     """All of the file; a server without one has the defaults."""
 
     key_sha256: str = ""
-    preopen_ports: Tuple[int, ...] = ()
-    apps: Tuple[App, ...] = ()
+    preopen_ports: tuple[int, ...] = ()
+    apps: tuple[App, ...] = ()
     ssh_port: int = 2200
 
 
@@ -72,8 +74,8 @@ class _Reader:
         ports = self.ports("preopen_ports", said.get("preopen_ports", []))
         return Declared(key or "", ports, self.apps(said.get("apps", [])), ssh_port)
 
-    def ports(self, what: str, said: Any) -> Tuple[int, ...]:
-        found: List[int] = []
+    def ports(self, what: str, said: Any) -> tuple[int, ...]:
+        found: list[int] = []
         for port in self.items(what, said):
             if _is_port(port):
                 found.append(port)
@@ -87,7 +89,7 @@ class _Reader:
         self.leave_out(what, said)
         return []
 
-    def apps(self, said: Any) -> Tuple[App, ...]:
+    def apps(self, said: Any) -> tuple[App, ...]:
         found = {}
         for entry in self.items("apps", said):
             app = self.app(entry) if isinstance(entry, dict) else None

@@ -5,11 +5,14 @@ cannot be imported, or whose routes cannot be made, is left out with a line in t
 
 A part that brings an app of its own (`terminal`, `ssh`) may also have
 
-* `item(parts) -> dict`: what differs in its item of `E/apps`: `available`, `why`, `notes`, `path`, …
-* `async start(parts) -> int`: starts it where it isn't running; its port. Raises `processes.NotStarted`.
+* `item(parts) -> dict`: what differs in its item of `E/apps`: `available`, `why`, `notes`, …
+* `async start(parts) -> int`: starts it where it isn't running; its port. Raises
+  `processes.NotStarted`.
 
 They are told by the app's name: `terminal`, and `sshd` for `ssh`.
 """
+
+from __future__ import annotations
 
 import atexit
 import importlib
@@ -17,17 +20,23 @@ import os
 import re
 import shutil
 import tempfile
-from typing import Any, Callable, List
+from collections.abc import Callable
+from typing import Any
 
 import jinja2
 
-from . import declared
+from . import declared, entries
 from .access import Key
+from .apps import Apps
+from .processes import Processes
+from .splice import Splices
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # In this order; `terminal` and `ssh` where they are there.
 PARTS = ("apps", "pages", "terminal", "ssh", "tunnel", "proxy")
-LOADED = "backendai_session"  # in the web application's settings
+# in the web application's settings
+LOADED = "backendai_session"
+LINKED = "backendai_session_icons"
 
 
 class Parts:
@@ -46,7 +55,12 @@ class Parts:
             undefined=jinja2.StrictUndefined,
         )
         self.modules: dict = {}  # of the parts that are there, by name
+        self.apps = Apps(self)
+        self.splices = Splices()
         self._runtime_dir = ""
+        self._at_end: list[Callable[[], Any]] = []
+        self.processes = Processes(self)
+        self.at_end(self.processes.end_all)
 
     def url(self, path: str = "") -> str:
         """The path of a route of ours, from the host's root; `path` is escaped already."""
@@ -69,14 +83,23 @@ class Parts:
         atexit.register(call)
 
 
+def link(serverapp: Any) -> None:
+    """What has to be there before other extensions are loaded, once."""
+    settings = serverapp.web_app.settings
+    if LINKED not in settings:
+        settings[LINKED] = True
+        entries.configure(serverapp, declared.read(serverapp.log))
+
+
 def load(serverapp: Any) -> None:
     """Adds our routes to the server, once."""
+    link(serverapp)
     settings = serverapp.web_app.settings
     if LOADED in settings:
         serverapp.log.info("Backend.AI: loaded already, %s does nothing", __package__)
         return
     settings[LOADED] = parts = Parts(serverapp)
-    routes: List[Any] = []
+    routes: list[Any] = []
     for name in PARTS:
         if not os.path.exists(os.path.join(HERE, name + ".py")):
             continue
