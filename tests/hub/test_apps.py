@@ -46,6 +46,19 @@ SETTINGS = {
     }
 }
 APP = Path(__file__).parent / "inside_app.py"
+START = (
+    "import subprocess, sys; "
+    "subprocess.Popen([sys.executable, 'app.py', sys.argv[1]], start_new_session=True)"
+)
+KNOWN = """
+    UserKnownHostsFile {}/known
+    StrictHostKeyChecking accept-new
+    BatchMode yes
+"""
+LOOK = (
+    "pwd; whoami; echo $BACKENDAI_SESSION_NAME; command -v python3; "
+    "echo ${JUPYTERHUB_API_TOKEN-none}"
+)
 
 
 class Inside:
@@ -90,15 +103,14 @@ class Inside:
         """Starts the app, as its user would."""
         code = f"open('app.py', 'w').write({APP.read_text()!r})"
         self.run("python3", "-c", code)
-        start = "import subprocess, sys; subprocess.Popen([sys.executable, 'app.py', sys.argv[1]], start_new_session=True)"
-        self.run("python3", "-c", start, str(port))
+        self.run("python3", "-c", START, str(port))
         wait_for("the app to listen", lambda: self.apps[str(port)]["listening"])
 
 
 @pytest.fixture(scope="module")
-def both(hub: Hub) -> Iterator[dict[str, Inside]]:
+def both(hub: Hub) -> dict[str, Inside]:
     found = {name: Inside(hub, name) for name in ("demo", "plain")}
-    yield {name: one.until_ready() for name, one in found.items()}
+    return {name: one.until_ready() for name, one in found.items()}
 
 
 @pytest.fixture(params=["demo", "plain"])
@@ -106,7 +118,7 @@ def inside(request: pytest.FixtureRequest, both: dict[str, Inside]) -> Inside:
     return both[request.param]
 
 
-# ---- what there is ---------------------------------------------------------------------------------
+# ---- what there is -------------------------------------------------------------------------------
 
 
 def test_what_is_there_in_each_image(both: dict[str, Inside]) -> None:
@@ -133,7 +145,7 @@ def test_nothing_of_ours_is_in_what_a_user_starts(inside: Inside) -> None:
         inside.run("sh", "-c", "echo x >> /opt/backendai/lib/backendai_session/__init__.py")
 
 
-# ---- a port, for its owner -------------------------------------------------------------------------
+# ---- a port, for its owner -----------------------------------------------------------------------
 
 
 def test_a_port_says_how_to_use_it_and_serves_what_listens(inside: Inside) -> None:
@@ -173,7 +185,7 @@ async def _sockets_and_events(url: str, headers: dict[str, str]) -> None:
             assert await asyncio.wait_for(events.content.readline(), 30) == b"data: first\n"
 
 
-# ---- for anybody -----------------------------------------------------------------------------------
+# ---- for anybody ---------------------------------------------------------------------------------
 
 
 def test_a_public_app_sees_nothing_of_the_hub_and_ends_at_once(inside: Inside) -> None:
@@ -230,7 +242,7 @@ def test_what_gives_the_session_itself_is_never_public(inside: Inside) -> None:
     assert inside.api("POST", "/nonsense", json={}).status_code == 404
 
 
-# ---- SSH -------------------------------------------------------------------------------------------
+# ---- SSH -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["port", "websocket"])
@@ -264,9 +276,8 @@ def ssh(request: pytest.FixtureRequest, inside: Inside, tmp_path: Path) -> Itera
     )
     token = tmp_path / "token"
     token.write_text(inside.token)
-    known = f"    UserKnownHostsFile {tmp_path}/known\n    StrictHostKeyChecking accept-new\n    BatchMode yes\n"
-    (tmp_path / "config").write_text(f"{config}\n{known}")
-    yield ["-F", str(tmp_path / "config"), "-o", f"SetEnv=LC_TEST=1"]
+    (tmp_path / "config").write_text(config + KNOWN.format(tmp_path))
+    yield ["-F", str(tmp_path / "config")]
     if request.param == "port":
         assert inside.api("DELETE", "/sshd").status_code in {200, 204}
 
@@ -294,7 +305,7 @@ def test_ssh_and_sftp_with_the_key_and_not_without(
         "ssh",
         *ssh,
         host,
-        "pwd; whoami; echo $BACKENDAI_SESSION_NAME; command -v python3; echo ${JUPYTERHUB_API_TOKEN-none}",
+        LOOK,
         token=inside.token,
     )
     assert said.splitlines() == ["/home/work", "work", host, "/opt/venv/bin/python3", "none"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from collections.abc import AsyncIterator
-from typing import Any
 
-import aiohttp
 import pytest
 import pytest_asyncio
 
-from .ways import Open, end, opened, until
+from .ways import Open, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from urllib.parse import quote
 
 from jupyterhub.utils import url_path_join
 from pydantic import ValidationError
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from ...model.errors import FieldError, RequestError
 from ...model.policy import Policy
 from ...store import Session
-from ..apps import AppRow, Opened, Opening, SessionApps
+from ..apps import AppRow, Opening, SessionApps
 from ..auth import START
 from ..base import Refused
 from ..calls.sessions import find
@@ -25,14 +25,6 @@ PARTS = {"apps_list": "backendai/pages/apps_list.html", "apps": "backendai/pages
 CLIENT = "ssh/backendai-ssh.py"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A line at the top of the page; `kind` as Bootstrap has it."""
-
-    kind: str
-    text: str
-
-
 class AppsPage(SessionPage):
     """All apps of a session, by category. It needs no script: its forms come back to it."""
 
@@ -42,29 +34,30 @@ class AppsPage(SessionPage):
 
     async def post(self, id: str) -> None:
         session = session_to(self.caller.name, await find(self.site, self.caller, id, START))
-        name, do = self.get_body_argument("app", ""), self.get_body_argument("do", "")
-        typed = self.get_body_argument("preferred_port", "").strip()
+        form = self.form()
+        name, do, typed = (
+            form.get(key, [""])[-1].strip() for key in ("app", "do", "preferred_port")
+        )
         try:
             if do == "close":
                 await self._doors(session).close(name)
-                told = Told("success", "It is open to nobody but its owner now.")
             else:
-                told = await self._open(session, name, typed)
+                await self._open(session, name, typed)
         except RequestError as failure:
             at_port = [e.message for e in failure.errors if e.field == "preferred_port"]
-            others = [Told("danger", e.message) for e in failure.errors if e.message not in at_port]
+            others = [e.message for e in failure.errors if e.field != "preferred_port"]
             self.set_status(failure.status)
             wrong = {name: " ".join(at_port)} if at_port else {}
             await self._show(session, others, {name: typed}, wrong)
             return
         except Refused as failure:
             self.set_status(failure.status)
-            lines = [Told("danger", error["message"]) for error in failure.errors]
-            await self._show(session, lines, {name: typed})
+            await self._show(session, [e["message"] for e in failure.errors], {name: typed})
             return
-        await self._show(session, [told])
+        # What came of it stands beside the app; a reload does not send the form again.
+        self.redirect(f"{self.page_of(session, 'apps')}#app-{quote(name)}", status=303)
 
-    async def _open(self, session: Session, name: str, typed: str) -> Told:
+    async def _open(self, session: Session, name: str, typed: str) -> None:
         """Opens an app to others. Raises `RequestError`, `Refused`."""
         port = None
         if typed:
@@ -74,7 +67,7 @@ class AppsPage(SessionPage):
                 message = "Write a number from 1 to 65535, or nothing."
                 raise RequestError([FieldError("preferred_port", "bad_port", message)]) from None
         asked = Opening(public=name not in ASKS_ITSELF, preferred_port=port)
-        return _told(await self._doors(session).open(name, asked))
+        await self._doors(session).open(name, asked)
 
     def _doors(self, session: Session) -> SessionDoors:
         return SessionDoors(self.service, session, self.caller.name, addresses_for(self))
@@ -82,7 +75,7 @@ class AppsPage(SessionPage):
     async def _show(
         self,
         session: Session,
-        told: Sequence[Told] = (),
+        told: Sequence[str] = (),
         typed: dict[str, str] | None = None,
         wrong: dict[str, str] | None = None,
     ) -> None:
@@ -106,7 +99,7 @@ class AppsPage(SessionPage):
             any_shareable=any(app.shareable and app.available for app in found.apps),
             ssh=await self._ssh(session, found) if mine else None,
             key_url=url_path_join(self.hub_auth.base_url, "api/key"),
-            client_url=url_path_join(self.hub_auth.base_url, self.service.shell.static.path, CLIENT),
+            client_url=f"{self.hub_auth.base_url}{self.service.shell.static.path}/{CLIENT}",
             token_url=f"{self._hub}token" if self._hub.endswith("/") else f"{self._hub}/token",
         )  # fmt: skip
 
@@ -133,14 +126,6 @@ class AppsPage(SessionPage):
 
 def _number(text: str) -> int | str:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 9 else text
-
-
-def _told(opened: Opened) -> Told:
-    """What came of it."""
-    where = opened.url or f"{opened.host}, port {opened.port}"
-    return Told(
-        "success", " ".join(part for part in (f"It is open at {where}.", opened.message) if part)
-    )
 
 
 def by_category(apps: Iterable[AppRow]) -> Iterator[tuple[str, list[AppRow]]]:
