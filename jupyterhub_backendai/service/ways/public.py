@@ -45,10 +45,7 @@ class PathVisit(Visit):
         if re.fullmatch(f"{re.escape(public_path(''))}{ID}", path) and self.request.method in (
             "GET", "HEAD",
         ):  # fmt: skip
-            self._set_head(
-                302, [("Location", f"{path}/{query}{rest}"), ("Cache-Control", "no-store")]
-            )
-            self.finish()
+            self._say(302, [("Location", f"{path}/{query}{rest}"), ("Cache-Control", "no-store")])
             return
         await super().prepare()
 
