@@ -40,7 +40,7 @@ class Addresses:
         if self.settings.url:
             place = urlsplit(self.settings.url)
             return f"{place.scheme}://{place.netloc.replace('*', way.id, 1)}/", None
-        return f"{self.auth.hub_host}{public_path(way.id)}/", None
+        return f"{public_path(way.id)}/", None  # on the host that the service is asked at
 
     def of_item(self, session: Session, item: Item) -> str:
         """Where its owner finds an app with a page."""

@@ -14,7 +14,9 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from .session_server import PIECE
+from jupyterhub_backendai.service.ways import visits
+
+from .session_server import KEY, PIECE
 from .ways import Open, end, opened, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -442,6 +444,44 @@ async def test_an_app_that_breaks_off(ways: Open) -> None:
         async with ways.service.client.get(url) as reply:
             assert await reply.read() == body
     server.close()
+
+
+async def test_a_way_that_is_closed_before_the_answer(ways: Open) -> None:
+    way = await ways.public()
+    url = ways.url(way, "take")
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"x"
+        await until(lambda: bool(ways.service.service.book.connections))
+        await ways.close()
+
+    async with ways.service.client.post(url, data=slowly()) as reply:
+        assert reply.status == 404
+
+
+async def test_whoever_takes_nothing_is_cut_off(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visits, "PATIENCE", 0.2)
+    async with ways.service.client.get(ways.url(await ways.public(), "stream/200")) as reply:
+        await until(lambda: not ways.service.service.book.connections)
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await reply.read()
+
+
+async def test_addresses_are_in_no_log(ways: Open, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", logger="")
+    way = await ways.public()
+    for path in ("x", "x?status=500", "socket"):
+        async with ways.service.client.get(ways.url(way, path)):
+            pass
+    await ways.close()
+    async with ways.service.client.get(ways.url(way)):
+        pass
+    ours = [r for r in caplog.records if r.name not in ("aiohttp.access", "asyncio")]
+    assert ours
+    assert way["id"] not in caplog.text
+    assert KEY not in caplog.text
 
 
 async def test_so_many_visitors_at_a_time(ways: Open, monkeypatch: pytest.MonkeyPatch) -> None:

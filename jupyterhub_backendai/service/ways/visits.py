@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import RequestHandler, stream_request_body
 
 from ...store import OpenWay
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .book import Book
 
 NO_LIMIT = 2**62  # bytes of a body: an app says itself what is too much
+PATIENCE = 120.0  # seconds for which a visitor may take nothing of an answer
 MOST_1XX = 10  # answers before the one that counts
 
 
@@ -40,8 +41,10 @@ class Visit(RequestHandler):
         self._visitor: Detached | None = None
         self._answering: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
+        self._waits: float | None = None  # since when an answer is being written
         self._takes = True  # whether the app takes more of the body
         self._chunked = False
+        self._way = ""
         self._framed = heads.Framing(None, False)
         self._body_comes = True  # whether more of the request is to be read
         self._own: tuple[int, Pairs, bytes] | None = None  # an answer of ours
@@ -92,6 +95,7 @@ class Visit(RequestHandler):
                     self.tell(404, *notices.closed())
                     return
                 self._stream, self._chunked = stream, framed.chunked
+                self._way = way.way.id
                 self._held = stack.pop_all()
                 self._answering = asyncio.ensure_future(self._answer(stream, front))
 
@@ -144,7 +148,9 @@ class Visit(RequestHandler):
             framed = answer.framing(self.request.method or "")
             pairs = heads.answer_pairs(answer, front, self.request, framed)
         except Broken as error:
-            if not self._finished:
+            if self._way not in self.book.ways:
+                self.tell(404, *notices.closed())
+            elif not self._finished:
                 self.tell(503, *notices.silent(f"It broke off: {error}."), again=True)
             return
         await self._pass_on(stream, answer, framed, pairs)
@@ -154,14 +160,27 @@ class Visit(RequestHandler):
     ) -> None:
         connection: Any = self.request.connection
         self._set_head(answer.status, pairs, answer.reason)
+        loop = asyncio.get_running_loop()
+        watch = asyncio.ensure_future(self._until_stuck())
         try:
             await self.flush()
             async for piece in pieces(stream, framed):
                 # Past the handler's own buffer, which would copy it. Until it is written.
+                self._waits = loop.time()
                 await connection.write(piece)
+                self._waits = None
             self.finish()
         except (Broken, StreamClosedError):
             self._cut()
+        finally:
+            watch.cancel()
+
+    async def _until_stuck(self) -> None:
+        """Ends an answer that the visitor takes nothing of."""
+        loop = asyncio.get_running_loop()
+        while self._waits is None or loop.time() - self._waits < PATIENCE:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(PATIENCE / 4)
+        self._cut()
 
     async def _become_websocket(self, stream: Stream, answer: heads.Answer, front: Front) -> None:
         pairs = heads.answer_pairs(answer, front, self.request, heads.Framing(None, False))
@@ -185,8 +204,9 @@ class Visit(RequestHandler):
 
     def _cut(self) -> None:
         """Ends the visitor's connection, so that half an answer does not look like one."""
-        if not self._finished:
-            self.detach().close()
+        stream: IOStream | None = getattr(self.request.connection, "stream", None)
+        if stream is not None:
+            stream.close()
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
@@ -194,6 +214,9 @@ class Visit(RequestHandler):
 
     def on_finish(self) -> None:
         self.book.sign()
+
+    def _log(self) -> None:
+        """Nothing: whoever reads the address of an app in a log could use it."""
 
     # ---- what is ours to say --------------------------------------------------------------------
 
