@@ -48,7 +48,8 @@ SETTINGS = {
 APP = Path(__file__).parent / "inside_app.py"
 START = (
     "import subprocess, sys; "
-    "subprocess.Popen([sys.executable, 'app.py', sys.argv[1]], start_new_session=True)"
+    "subprocess.Popen([sys.executable, 'app.py', sys.argv[1]], start_new_session=True, "
+    "stdout=open('app.log', 'w'), stderr=subprocess.STDOUT)"
 )
 KNOWN = """
     UserKnownHostsFile {}/known
