@@ -38,6 +38,8 @@ class Stream(web.RequestHandler):
             left -= min(left, len(chunk))
             await self.flush()
 
+    head = get
+
 
 @web.stream_request_body
 class Count(web.RequestHandler):

@@ -9,7 +9,8 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ def test_secrets_are_not_passed(server: Server) -> None:
         'username-127-0-0-1-8888="s4"; other="a;b"; service-x=s5; my_xsrf=2'
     )
     said = echo(
-        server, f"x?token={TOKEN}&a=1&token=&to=2",
+        server, f"x?token=&a=1&token={TOKEN}&to=2",
         headers={
             "Cookie": cookie, "X-XSRFToken": "s6", "X-Backendai-Key": KEY,
             "Referer": f"http://h/x?a=1&token={TOKEN}#f", "Forwarded": "for=1.2.3.4",
@@ -161,7 +162,6 @@ def answer(server: Server, *headers: str, status: int = 302) -> requests.Respons
         ("//example.org/x", "//example.org/x"),
         ("http://127.0.0.1:1/x", "http://127.0.0.1:1/x"),
         ("mailto:a@example.org", "mailto:a@example.org"),
-        ("http://[", "http://["),
     ],
 )
 def test_locations(server: Server, said: str, seen: str) -> None:
@@ -191,7 +191,7 @@ def test_this_server_s_policy_is_not_the_app_s(server: Server) -> None:
     plain = server.ask("app/demo/x")
     assert "Content-Security-Policy" not in plain.headers
     assert "X-Content-Type-Options" not in plain.headers
-    own = answer(server, "Content-Security-Policy:default-src *", "X-Odd: ü", status=200)
+    own = answer(server, "Content-Security-Policy:default-src *", status=200)
     assert own.headers["Content-Security-Policy"] == "default-src *"
 
 
@@ -250,7 +250,7 @@ def test_a_slow_reader_holds_the_app_up_and_not_the_memory(server: Server) -> No
 def test_an_answer_before_the_end_of_the_question(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as link:
         link.sendall(
-            f"POST {BASE}backendai/app/demo/refuses HTTP/1.1\r\nHost: x\r\n"
+            f"POST {BASE}backendai/app/demo/refuses HTTP/1.1\r\nHost: localhost\r\n"
             f"Authorization: token {TOKEN}\r\nContent-Length: {1 << 40}\r\n\r\n".encode()
         )
         link.sendall(bytes(100))
@@ -272,20 +272,29 @@ def test_events_come_at_once(server: Server) -> None:
         assert next(line for line in lines if line) == b"data: two"
 
 
-def serve(port: int, talk: Any) -> socket.socket:
+@contextmanager
+def serve(port: int, talk: Callable[[socket.socket], None]) -> Iterator[None]:
     """Something on a port that talks with whoever connects."""
     listener = socket.create_server(("127.0.0.1", port))
 
-    def run() -> None:
-        while True:
-            try:
-                link, _ = listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=talk, args=(link,), daemon=True).start()
+    def each(link: socket.socket) -> None:
+        with suppress(ConnectionError):
+            talk(link)
 
-    threading.Thread(target=run, daemon=True).start()
-    return listener
+    def run() -> None:
+        with suppress(OSError):
+            while True:
+                link, _ = listener.accept()
+                threading.Thread(target=each, args=(link,), daemon=True).start()
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)  # so that nobody accepts any more
+        thread.join()
+        listener.close()
 
 
 @pytest.mark.parametrize(
@@ -293,6 +302,7 @@ def serve(port: int, talk: Any) -> socket.socket:
     [
         (b"HTTP/1.0 200 OK\r\nX: y\r\n\r\nto the end", 200, "to the end"),
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, "ok"),
+        (b"HTTP/1.1 200 OK\r\nX: \xc3\xbc\r\nContent-Length: 2\r\n\r\nok", 200, "ok"),
         (b"HTTP/1.1 200\nContent-Length: 2\n\nok", 200, "ok"),
         (b"SSH-2.0-OpenSSH_9\r\n\r\n", 502, "not in HTTP"),
         (b"", 502, "without an answer"),
