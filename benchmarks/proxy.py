@@ -105,7 +105,7 @@ async def serve_ways(app: int, path: int, host: int, http_port: int, port: int) 
     await asyncio.Event().wait()
 
 
-def _open_way(way: str, protocol: str, app: int):  # noqa: ANN202 - of the package, imported late
+def _open_way(way: str, protocol: str, app: int):
     from jupyterhub_backendai.store import OpenWay, Way
 
     made = Way(

@@ -144,6 +144,7 @@ class Processes:
     ) -> int:
         """Starts it unless it runs, and waits until it answers; the port where it does.
 
+        `command` is asked for the words of the command for a port; `port` is the one to try first.
         `again` ends what runs first. `how` is for `Popen` (`env`, `cwd`). Raises NotStarted.
         """
         task = self._starts.get(name)
