@@ -4,12 +4,13 @@
 
 One app that sends a file as fast as the kernel does (`sendfile`), and curl that throws it away. In
 between, one after the other in each round: nothing (`direct`), configurable-http-proxy (`chp`), and
-the ways of the service: the path below its own (`path`), a host of the app's own (`host`), a port of
-an HTTP app (`http_port`) and a port of any app (`port`). All of it on this machine, each in a process
-of its own. The app's end of the tunnel, which in a session is Jupyter's server, is the app itself
-here: what is timed is the service. `path_chp` is the path as people reach it, with the Hub's proxy before it.
+the ways of the service: the path below its own (`path`), a host of the app's own (`host`), a port
+of an HTTP app (`http_port`) and a port of any app (`port`); and the path as people reach it, with
+the Hub's proxy before it (`path_chp`). Each is in a process of its own. The app's end of the
+tunnel, which in a session is Jupyter's server, is the app itself here: what is timed is the
+service. Needs no Docker.
 
-With --json the last line is {"direct": …, "chp": …, …}: medians, in MB (10^6 bytes) a second.
+With --json the last line is {"direct": ..., "chp": ..., ...}: medians, in MB (10^6 bytes) a second.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import time
 import urllib.request
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from hubs import free_port
 
@@ -105,7 +107,7 @@ async def serve_ways(app: int, path: int, host: int, http_port: int, port: int) 
     await asyncio.Event().wait()
 
 
-def _open_way(way: str, protocol: str, app: int):  # noqa: ANN202 - of the package, imported late
+def _open_way(way: str, protocol: str, app: int) -> Any:
     from jupyterhub_backendai.store import OpenWay, Way
 
     made = Way(

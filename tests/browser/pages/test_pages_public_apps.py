@@ -103,8 +103,12 @@ async def app(hub: str) -> AsyncIterator[int]:
             )  # fmt: skip
 
         router.add_get(f"/{name}", serve)
-    font = _font()
-    router.add_get("/font.ttf", lambda _: web.Response(body=font))  # type: ignore[arg-type,return-value]
+    found = _font()
+
+    async def font(_: web.Request) -> web.Response:
+        return web.Response(body=found)
+
+    router.add_get("/font.ttf", font)
     for path, handler in (("/data", data), ("/events", events), ("/socket", socket)):
         router.add_route("*", path, handler)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
