@@ -44,7 +44,13 @@ class BackendAI(LoggingConfigurable):
 
             Each has `name` and `versions` (each with `name` and `image`), and may have `title`,
             `description`, `icon` (a Font Awesome name), `minimum` (the least resources), `apps`
-            and `command` (what to run instead of the image's own command). Example::
+            and `command` (what to run instead of the image's own command).
+
+            `apps` are what has a page or a port in its sessions, beside what they know by
+            themselves: `name:protocol:port` (protocol `http`, `tcp`, `vnc` or `rdp`), or an object
+            with `name`, `port` or `ports`, `protocol`, `title`, `category`, `icon`, `command` (a
+            list that starts it on first use, with `{port}` for its port), `path` (where a browser
+            begins) and `shareable` (whether it may be opened to the public). Example::
 
                 c.BackendAI.environments = [
                     {
@@ -57,7 +63,15 @@ class BackendAI(LoggingConfigurable):
                             {"name": "2.8", "image": "registry.example.org/lab/pytorch:2.8"},
                         ],
                         "minimum": {"cpu": 1, "mem": "2g"},
-                        "apps": ["jupyterlab", "terminal", "tensorboard"],
+                        "apps": [
+                            "labelstudio:http:8081",
+                            {
+                                "name": "mlflow",
+                                "title": "MLflow",
+                                "port": 5000,
+                                "command": ["mlflow", "ui", "--port", "{port}"],
+                            },
+                        ],
                     }
                 ]
             """

@@ -20,6 +20,7 @@ from .calls.about import HealthHandler, SchemaHandler
 from .calls.agents import AgentHandler, AgentsHandler
 from .calls.apps import AppHandler, AppsHandler, SessionAppsHandler
 from .calls.events import EventsHandler, stream_places
+from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
 from .calls.options import EstimateHandler, OptionsHandler
@@ -31,6 +32,7 @@ from .hub import HubClient
 from .launching import Once
 from .life import Life
 from .pages.admin import AdminPage
+from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
@@ -66,6 +68,7 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/apps": AppsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
+    "api/key": KeyHandler,
     "api/agents": AgentsHandler,
     "api/agents/{name}": AgentHandler,
     "api/events": EventsHandler,
@@ -79,6 +82,7 @@ PAGES: dict[str, type[Page]] = {
     "launch": LaunchPage,
     "sessions/{id}/end": EndPage,
     "sessions/{id}/history": HistoryListPage,
+    "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,
 }
 

@@ -24,10 +24,11 @@ _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?-]*")
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where apps are: by the settings of ways, and the Hub as who asks knows it (`hub`: the name
-    of its host)."""
+    """Where apps are: by the settings of ways, and the Hub as who asks knows it: `origin` as
+    `https://hub.example.org`, `hub` the name of its host alone."""
 
     settings: Settings
+    origin: str
     hub: str
     auth: HubAuth
 
@@ -40,9 +41,9 @@ class Addresses:
         if self.settings.url:
             place = urlsplit(self.settings.url)
             return f"{place.scheme}://{place.netloc.replace('*', way.id, 1)}/", None
-        return f"{public_path(way.id)}/", None  # on the host that the service is asked at
+        return f"{self.origin}{public_path(way.id)}/", None
 
-    def of_item(self, session: Session, item: Item) -> str:
+    def of_item(self, session: Session, item: Item | AppRow) -> str:
         """Where its owner finds an app with a page."""
         path = item.path
         # A user's program says it: it must not lead anywhere else.

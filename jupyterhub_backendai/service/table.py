@@ -146,6 +146,10 @@ CALLS: tuple[Call, ...] = (
         status=204,
     ),
     Call(
+        "key", "GET", "api/key", "One's own key, to sign in to one's sessions by SSH.", Who.OWN,
+        START, media=("text/plain",),
+    ),
+    Call(
         "agents", "GET", "api/agents", "The agents, and how much of each is taken.", Who.ADMIN,
         READ, reply=agents.AgentList,
     ),

@@ -368,6 +368,19 @@ class AgentRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
 
 
+class SshKeysRow(Base):
+    """A user's key pair, and that of the SSH servers in the user's sessions."""
+
+    __tablename__ = "ssh_keys"
+
+    owner: Mapped[str] = mapped_column(String(255), primary_key=True)
+    private: Mapped[str] = mapped_column(Text)
+    public: Mapped[str] = mapped_column(Text)
+    host_private: Mapped[str] = mapped_column(Text)
+    host_public: Mapped[str] = mapped_column(Text)
+    made_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
 class WayRow(Base):
     """An app of a session that is open beyond its owner's own sign-in, until `closed_at`; the row
     stays, so that its port is not given away at once."""
@@ -416,6 +429,7 @@ def table(row: type[Base]) -> Table:
 AGENTS, ALLOCATIONS, DEPENDENCIES = table(AgentRow), table(AllocationRow), table(DependencyRow)
 HISTORY, KERNELS, LAUNCHES = table(HistoryRow), table(KernelRow), table(LaunchRow)
 META, SESSIONS, WAYS = table(MetaRow), table(SessionRow), table(WayRow)
+SSH_KEYS = table(SshKeysRow)
 
 
 def among(column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:

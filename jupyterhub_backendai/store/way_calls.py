@@ -1,11 +1,13 @@
-"""Calls of the store about ways: apps that are open beyond their owners' own sign-in."""
+"""Calls of the store about how sessions are entered: ways (apps that are open beyond their owners'
+own sign-in), and SSH keys."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import datetime
 
-from . import sessions, ways
+from ..model.keys import SshKeys
+from . import sessions, ssh_keys, ways
 from .base import StoreBase
 from .records import OpenWay, Way
 from .ways import Pool, Wanted
@@ -63,3 +65,15 @@ class WayCalls(StoreBase):
         """An open way and where it leads. Raises `NotFound`, also for one that is closed."""
         with self._db.query() as db:
             return ways.one(db, way_id)
+
+    # -- keys
+
+    def ssh_keys(self, owner: str) -> SshKeys | None:
+        """A user's SSH keys, if there are some."""
+        with self._db.query() as db:
+            return ssh_keys.of(db, owner)
+
+    def add_ssh_keys(self, owner: str, keys: SshKeys, now: datetime) -> SshKeys:
+        """Notes a user's SSH keys; returns those that were there already, else these."""
+        with self._write() as db:
+            return ssh_keys.add(db, owner, keys, now)

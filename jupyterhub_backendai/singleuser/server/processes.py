@@ -1,0 +1,221 @@
+"""The processes of apps: started on first use, one start at a time for each, ended with the server.
+
+What they write goes to a log of bounded size in the server's runtime folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import ports
+
+LOG_MAX = 1 << 20  # bytes of a log; as many are kept of what came before
+TAIL = 4000  # bytes of a log that are shown
+LOOK = 0.05  # seconds from look to look whether it answers
+START_TIMEOUT = 120.0  # seconds
+GRACE = 5.0  # seconds from SIGTERM to SIGKILL
+END_GRACE = 2.0  # the same at the server's end
+
+
+class NotStarted(Exception):
+    """An app cannot be started: why, and what it wrote last."""
+
+    def __init__(self, why: str, wrote: str = "") -> None:
+        super().__init__(why)
+        self.wrote = wrote
+
+
+class Process:
+    """A process of an app, with all that it starts."""
+
+    def __init__(self, command: Sequence[str], port: int, log: str, **how: Any) -> None:
+        self.port = port
+        self._log = log
+        self._popen = subprocess.Popen(
+            list(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True, **how,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._keep, daemon=True, name="backendai-log")
+        self._reader.start()
+
+    @property
+    def ended(self) -> int | None:
+        """Its exit code once it has ended."""
+        return self._popen.poll()
+
+    def wrote(self) -> str:
+        """What it wrote last."""
+        self._reader.join(0.2)  # where it has ended, for the rest of it
+        try:
+            with open(self._log, "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+                return file.read().decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+    def _keep(self) -> None:
+        pipe = self._popen.stdout
+        assert pipe is not None
+        with pipe:
+            file = self._open()
+            size = 0
+            while True:
+                chunk = os.read(pipe.fileno(), 65536)
+                if not chunk:
+                    break
+                if size > LOG_MAX:
+                    file, size = self._turn(file), 0
+                size += len(chunk)
+                with contextlib.suppress(OSError):  # a full disk stops no app
+                    file.write(chunk)
+            file.close()
+
+    def _open(self) -> Any:
+        try:
+            return open(self._log, "wb", buffering=0)
+        except OSError:
+            return open(os.devnull, "wb", buffering=0)
+
+    def _turn(self, file: Any) -> Any:
+        file.close()
+        with contextlib.suppress(OSError):  # then it is written anew
+            os.replace(self._log, self._log + ".1")
+        return self._open()
+
+    def signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone
+            os.killpg(self._popen.pid, number)
+
+    async def end(self) -> None:
+        if self.ended is not None:
+            return  # its number may be another's by now
+        self.signal(signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._wait, GRACE)
+        self.signal(signal.SIGKILL)
+        await loop.run_in_executor(None, self._wait, None)
+
+    def _wait(self, seconds: float | None) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._popen.wait(seconds)
+
+
+class Processes:
+    """All of them, by the app's name."""
+
+    def __init__(self, parts: Any) -> None:
+        self._parts = parts
+        self._processes: dict[str, Process] = {}
+        self._starts: dict[str, asyncio.Task] = {}
+        self._failures: dict[str, NotStarted] = {}
+        self._ending = False
+
+    def running(self, name: str) -> Process | None:
+        process = self._processes.get(name)
+        return process if process is not None and process.ended is None else None
+
+    def starting(self, name: str) -> bool:
+        return name in self._starts
+
+    def failure(self, name: str) -> NotStarted | None:
+        """Why its last start failed."""
+        return self._failures.get(name)
+
+    def wrote(self, name: str) -> str:
+        process = self._processes.get(name)
+        return process.wrote() if process is not None else ""
+
+    async def start(
+        self,
+        name: str,
+        command: Callable[[int], Sequence[str]],
+        port: int,
+        *,
+        again: bool = False,
+        **how: Any,
+    ) -> int:
+        """Starts it unless it runs, and waits until it answers; the port where it does.
+
+        `command` is asked for the words of the command for a port; `port` is the one to try first.
+        `again` ends what runs first. `how` is for `Popen` (`env`, `cwd`). Raises NotStarted.
+        """
+        task = self._starts.get(name)
+        if task is not None and again:
+            await asyncio.wait([task])  # that start was with other arguments
+            return await self.start(name, command, port, again=True, **how)
+        if task is None:
+            process = self.running(name)
+            if process is not None and not again:
+                return process.port
+            task = asyncio.ensure_future(self._start(name, command, port, how))
+            self._starts[name] = task
+            task.add_done_callback(lambda done: self._started(name, done))
+        return await asyncio.shield(task)
+
+    def _started(self, name: str, task: asyncio.Task) -> None:
+        self._starts.pop(name, None)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, NotStarted):
+            self._failures[name] = error
+
+    async def _start(
+        self, name: str, command: Callable[[int], Sequence[str]], port: int, how: dict
+    ) -> int:
+        self._failures.pop(name, None)
+        earlier = self._processes.get(name)
+        if earlier is not None:
+            await earlier.end()
+        if self._ending:
+            raise NotStarted("This server is about to end.")
+        process = await self._popen(name, command, port, how)
+        self._processes[name] = process
+        return await self._answers(process)
+
+    async def _popen(
+        self, name: str, command: Callable[[int], Sequence[str]], port: int, how: dict
+    ) -> Process:
+        avoid = ports.listening() | {p.port for p in self._processes.values() if p.ended is None}
+        try:
+            found = ports.free(port, avoid)
+            words = command(found)
+            log = os.path.join(self._parts.runtime_dir, name + ".log")
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(None, lambda: Process(words, found, log, **how))
+        except (OSError, ValueError) as error:
+            raise NotStarted(f"It cannot be started: {error}") from error
+
+    async def _answers(self, process: Process) -> int:
+        until = time.monotonic() + START_TIMEOUT
+        while True:
+            code = process.ended
+            if code is not None:
+                ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+                raise NotStarted(f"It ended {ended} before it answered.", process.wrote())
+            if process.port in ports.listening():
+                return process.port
+            if time.monotonic() > until:
+                wrote = process.wrote()
+                await process.end()
+                why = f"It did not answer on port {process.port} within {START_TIMEOUT:.0f} s."
+                raise NotStarted(why, wrote)
+            await asyncio.sleep(LOOK)
+
+    def end_all(self) -> None:
+        """At the server's end: all of them, with what they started. Blocks END_GRACE s at most."""
+        self._ending = True
+        alive = [p for p in list(self._processes.values()) if p.ended is None]
+        for process in alive:
+            process.signal(signal.SIGTERM)
+        until = time.monotonic() + END_GRACE
+        while time.monotonic() < until and any(p.ended is None for p in alive):
+            time.sleep(LOOK)
+        for process in alive:
+            process.signal(signal.SIGKILL)

@@ -1,0 +1,66 @@
+"""`E/tunnel/{app}`: the bare connection to an app, for the service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import known, ports, rewriting, splice
+from .access import Failure, KeyOnly, checked
+from .processes import NotStarted
+from .proxy import note_activity
+
+PROTOCOL = "backendai-tcp"
+
+
+class TunnelHandler(KeyOnly):
+    """After `101` the connection is the app's."""
+
+    @checked
+    async def get(self, name: str) -> None:
+        asked = self.request.headers
+        tokens = [token.strip().lower() for token in asked.get("Connection", "").split(",")]
+        app = self._find(name)
+        if "upgrade" not in tokens or asked.get("Upgrade", "").lower() != PROTOCOL:
+            self.set_header("Upgrade", PROTOCOL)
+            raise Failure(426, "upgrade", f"Ask with Connection: Upgrade, Upgrade: {PROTOCOL}.")
+        try:
+            self.parts.splices.take()
+        except splice.Full:
+            message = "There are too many connections to this session already."
+            raise Failure(503, "too_many", message) from None
+        try:
+            link = await self._connect(app)
+        except BaseException:
+            self.parts.splices.drop()
+            raise
+        settings = self.settings
+        note_activity(settings)
+        answer = (("Connection", "Upgrade"), ("Upgrade", PROTOCOL))
+        head = rewriting.raw_head("HTTP/1.1 101 Switching Protocols", answer)
+        stream = self.detach()
+        self.parts.splices.splice(stream, link, head, lambda: note_activity(settings))
+
+    def _find(self, name: str) -> Any:
+        app = self.parts.apps.get(name)
+        if app is None or app.port is None:
+            raise Failure(404, "no_such_app", "There is no such app in this session.")
+        if app.protocol == "http" and (not app.shareable or name in known.PRIVATE):
+            raise Failure(404, "private", f"{app.title} is for the session's owner alone.")
+        return app
+
+    async def _connect(self, app: Any) -> Any:
+        apps = self.parts.apps
+        try:
+            if app.name == "sshd" and not apps.is_listening(app):
+                await apps.start(app)
+                app = apps.get(app.name) or app
+            if not apps.is_listening(app):
+                raise ConnectionRefusedError(f"Nothing answers on port {apps.port(app)}.")
+            return await ports.connect(apps.port(app))
+        except (OSError, NotStarted) as error:
+            message = f"{app.title} does not answer. {error}"
+            raise Failure(502, "not_answering", message) from error
+
+
+def handlers(parts):
+    return [(parts.pattern(r"tunnel/([^/]+)"), TunnelHandler, {"parts": parts})]
