@@ -4,12 +4,13 @@
 
 One app that sends a file as fast as the kernel does (`sendfile`), and curl that throws it away. In
 between, one after the other in each round: nothing (`direct`), configurable-http-proxy (`chp`), and
-the ways of the service: the path below its own (`path`), a host of the app's own (`host`), a port of
-an HTTP app (`http_port`) and a port of any app (`port`). All of it on this machine, each in a process
-of its own. The app's end of the tunnel, which in a session is Jupyter's server, is the app itself
-here: what is timed is the service. `path_chp` is the path as people reach it, with the Hub's proxy before it.
+the ways of the service: the path below its own (`path`), a host of the app's own (`host`), a port
+of an HTTP app (`http_port`) and a port of any app (`port`); and the path as people reach it, with
+the Hub's proxy before it (`path_chp`). Each is in a process of its own. For all of these the
+app's end of the tunnel is the app itself: what is timed is the service. In `session_path` and
+`session_port` it is a real Jupyter server with our extension, as in a session. Needs no Docker.
 
-With --json the last line is {"direct": …, "chp": …, …}: medians, in MB (10^6 bytes) a second.
+With --json the last line is {"direct": ..., "chp": ..., ...}: medians, in MB (10^6 bytes) a second.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ sys.path.append(sys.path.pop(0))  # beside this lies a queue.py that is not Pyth
 
 import argparse
 import asyncio
+import hashlib
 import json
 import os
 import secrets
@@ -33,11 +35,15 @@ import time
 import urllib.request
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from hubs import free_port
 
 PREFIX, KEY = "/services/backendai/", "the-key"
 WAY, HTTP_WAY, TCP_WAY = "a" * 26, "b" * 26, "c" * 26
+SESSION_WAY, SESSION_TCP_WAY = "d" * 26, "e" * 26
+BASE = "/user/ana/work/"
+EXTENSION = "jupyterhub_backendai.singleuser.server"
 GIVE_UP = 30  # seconds for a process to listen
 
 
@@ -81,7 +87,9 @@ def _head(connection: socket.socket) -> bytes:
 # ---- the service --------------------------------------------------------------------------------
 
 
-async def serve_ways(app: int, path: int, host: int, http_port: int, port: int) -> None:
+async def serve_ways(
+    app: int, jupyter: int, path: int, host: int, http_port: int, port: int, session_port: int
+) -> None:
     """The service's side of ways, without a Hub and a database."""
     os.environ |= {"JUPYTERHUB_SERVICE_PREFIX": PREFIX, "JUPYTERHUB_BASE_URL": "/"}
     from tornado.httpserver import HTTPServer
@@ -95,6 +103,8 @@ async def serve_ways(app: int, path: int, host: int, http_port: int, port: int) 
     book.settings = Settings(url="http://*.apps.test")
     for way, protocol in ((WAY, "http"), (HTTP_WAY, "http"), (TCP_WAY, "tcp")):
         book.ways[way] = _open_way(way, protocol, app)
+    for way, protocol in ((SESSION_WAY, "http"), (SESSION_TCP_WAY, "tcp")):
+        book.ways[way] = _open_way(way, protocol, jupyter, str(app))
     book.is_open = True
     routes = [(f"{PREFIX}public/.*", PathVisit, {"book": book})]
     HTTPServer(Application(routes), xheaders=True, chunk_size=READ).listen(path, "127.0.0.1")
@@ -102,18 +112,19 @@ async def serve_ways(app: int, path: int, host: int, http_port: int, port: int) 
     ports = Ports(book, "127.0.0.1")
     ports.listen(HTTP_WAY, http_port, "http")
     ports.listen(TCP_WAY, port, "tcp")
+    ports.listen(SESSION_TCP_WAY, session_port, "tcp")
     await asyncio.Event().wait()
 
 
-def _open_way(way: str, protocol: str, app: int):
+def _open_way(way: str, protocol: str, server: int, app: str = "files") -> Any:
     from jupyterhub_backendai.store import OpenWay, Way
 
     made = Way(
-        id=way, session_id="s", app="files", kind="public", protocol=protocol, number=None,
+        id=way, session_id="s", app=app, kind="public", protocol=protocol, number=None,
         wanted=None, opened_by="ana", opened_at=datetime.now(timezone.utc), closed_at=None,
         closed_by=None, reason="",
     )  # fmt: skip
-    return OpenWay(made, "ana", (), "work", "work", True, f"127.0.0.1:{app}", KEY)
+    return OpenWay(made, "ana", (), "work", "work", True, f"127.0.0.1:{server}", KEY)
 
 
 # ---- the measurement ----------------------------------------------------------------------------
@@ -125,21 +136,43 @@ class World:
     def __init__(self, file: Path) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         self.app = self._role("app", file)
-        self.path, self.host, self.http_port, self.port = (free_port() for _ in range(4))
-        self._run(
-            [sys.executable, __file__, "--role", "ways", str(self.app), str(self.path),
-             str(self.host), str(self.http_port), str(self.port)]
-        )  # fmt: skip
+        self.jupyter = self._start_jupyter(file.parent)
+        self.path, self.host, self.http_port, self.port, self.session_port = (
+            free_port() for _ in range(5)
+        )
+        listen = (self.path, self.host, self.http_port, self.port, self.session_port)
+        ports = map(str, (self.app, self.jupyter, *listen))
+        self._run([sys.executable, __file__, "--role", "ways", *ports])
         self.proxy, self.proxy_api, self._token = free_port(), free_port(), secrets.token_hex(8)
         self._run(
             [_chp(), "--ip", "127.0.0.1", "--port", str(self.proxy), "--api-ip", "127.0.0.1",
              "--api-port", str(self.proxy_api), "--log-level", "error"],
             CONFIGPROXY_AUTH_TOKEN=self._token,
         )  # fmt: skip
-        for port in (self.app, self.path, self.host, self.http_port, self.port, self.proxy_api):
+        for port in (self.app, self.jupyter, *listen, self.proxy_api):
             _until_listening(port)
         self._route("/app", self.app)
         self._route(PREFIX, self.path)
+
+    def _start_jupyter(self, folder: Path) -> int:
+        """A session's server; its app is a preopen port."""
+        facts = {
+            "key_sha256": hashlib.sha256(KEY.encode()).hexdigest(), "preopen_ports": [self.app],
+            "apps": [], "ssh_port": 2200,
+        }  # fmt: skip
+        (folder / "session.json").write_text(json.dumps(facts))
+        port, places = free_port(), ("HOME", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR")
+        self._run(
+            [
+                sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
+                f"--port={port}", "--port-retries=0", "--ip=127.0.0.1", "--log-level=ERROR",
+                f"--ServerApp.base_url={BASE}", f"--ServerApp.root_dir={folder}",
+                f"--ServerApp.jpserver_extensions={EXTENSION}=True",
+            ],
+            BACKENDAI_SESSION_FILE=str(folder / "session.json"),
+            **dict.fromkeys(places, str(folder)),
+        )  # fmt: skip
+        return port
 
     def _role(self, name: str, file: Path) -> int:
         port = free_port()
@@ -147,7 +180,9 @@ class World:
         return port
 
     def _run(self, command: list[str], **environment: str) -> None:
-        self._processes.append(subprocess.Popen(command, env={**os.environ, **environment}))
+        self._processes.append(
+            subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
+        )
 
     def _route(self, path: str, port: int) -> None:
         request = urllib.request.Request(
@@ -169,6 +204,8 @@ class World:
             "http_port": [f"{local}:{self.http_port}/"],
             "port": [f"{local}:{self.port}/"],
             "path_chp": [f"{local}:{self.proxy}{PREFIX}public/{WAY}/"],
+            "session_path": [f"{local}:{self.path}{PREFIX}public/{SESSION_WAY}/"],
+            "session_port": [f"{local}:{self.session_port}/"],
         }
 
     def stop(self) -> None:

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from jupyterhub_backendai.service.ways.book import Book
+from jupyterhub_backendai.service.ways.ports import Ports
 from jupyterhub_backendai.store import Pool, Wanted
 
 from .ways import ALLOWED, Open, end, free_ports, opened, until
@@ -147,6 +148,21 @@ async def test_an_http_app_on_a_port_is_kept_apart_and_has_no_cookies(ways: Open
         await ways.close()
         message = await asyncio.wait_for(socket_.receive(), 2)
         assert message.type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.CLOSE)
+
+
+async def test_a_way_by_a_port_has_no_other_address(ways: Open) -> None:
+    for app, body in (("sshd", {}), ("echo", {"public": True, "preferred_port": 1})):
+        way = (await ways.open(app, **body)).json["way"]
+        async with ways.service.client.get(ways.url(way)) as reply:
+            assert reply.status == 404
+
+
+async def test_an_address_that_this_machine_has_not(ways: Open) -> None:
+    book = ways.service.service.book
+    book._ports = Ports(book, "192.0.2.1")
+    reply = await ways.open("db", public=True)
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "no_port")
+    assert ways.service.store.open_ways() == []
 
 
 async def test_the_service_is_started_again(ways: Open) -> None:

@@ -438,6 +438,7 @@ async def test_an_app_that_breaks_off(ways: Open) -> None:
         (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\nhello", b"hello"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5;x\r\nhello\r\n0\r\nA: b\r\n\r\n",
          b"hello"),
+        (b"HTTP/1.1 299 \xfc<b>\r\nX-A:\ta\tb \xfc \r\nContent-Length: 5\r\n\r\nhello", b"hello"),
         (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\nhello", b"hello"),
     ):  # fmt: skip
         said[0] = answer

@@ -13,6 +13,7 @@ from tornado.httpserver import HTTPServer
 from traitlets.log import get_logger
 
 from ..._within import within
+from ...model.errors import FieldError, Kind, RequestError
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import NotFound, OpenWay, Pool, Wanted, Way
@@ -74,6 +75,11 @@ class Book:
             self._client = aiohttp.ClientSession(connector=connector, cookie_jar=jar)
         return self._client
 
+    def public(self, way_id: str) -> OpenWay | None:
+        """The way of this id, if it has an address of its own; one with a port has none."""
+        found = self.ways.get(way_id)
+        return found if found is not None and found.way.kind == "public" else None
+
     # ---- open and close -------------------------------------------------------------------------
 
     async def open(self, site: Site, wanted: Wanted) -> tuple[Way, bool]:
@@ -99,6 +105,15 @@ class Book:
                 return way
             except Taken:
                 busy.add(way.number)
+            except OSError as error:
+                await self._strike(site, way.id, None, "Its port could not be opened.")
+                self.log.error(
+                    "Port %d cannot be opened to an app at %s: %s. Look at "
+                    "c.BackendAI.app_ports_address.", way.number, self.settings.address, error,
+                )  # fmt: skip
+                message = "The port cannot be opened. Tell your admin."
+                failure = FieldError("", "no_port", message, Kind.CONFLICT)
+                raise RequestError([failure]) from None
             try:
                 take = site.store.take_another_port
                 way = await site.db(take, way.id, pool, busy, now=utcnow())

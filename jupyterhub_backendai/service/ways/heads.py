@@ -222,7 +222,7 @@ def read_answer(head: bytes) -> Answer:
     headers = HTTPHeaders()
     for line in lines:
         name, colon, value = line.partition(":")
-        value = value.strip(" \t")
+        value = value.strip(" \t").replace("\t", " ")
         if not colon or not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
             raise Broken("what it answers is no HTTP")
         headers.add(name, value)

@@ -38,7 +38,7 @@ class PathVisit(Visit):
         cookies = Cookies(way, f"{prefix}/")
         front = _front(self, prefix, sandboxed=True, cookies=cookies)
         # Below the service's path a page's own addresses begin behind the slash.
-        return self.book.ways.get(way), front, target if target.startswith("/") else f"/{target}"
+        return self.book.public(way), front, target if target.startswith("/") else f"/{target}"
 
     async def prepare(self) -> None:
         """Leads to the address with its slash, where a page's own addresses are right."""
@@ -61,7 +61,7 @@ class HostVisit(Visit):
         way, _, rest = self.request.host_name.partition(".")
         known = rest == (pattern.hostname or "").removeprefix("*.")
         front = Front(pattern.scheme, self.request.host, "", False, Cookies(way, None))
-        return self.book.ways.get(way) if known else None, front, _whole(self)
+        return self.book.public(way) if known else None, front, _whole(self)
 
 
 class PortVisit(Visit):

@@ -268,9 +268,9 @@ def _refusal(status: int, message: str, app: str) -> Unreachable:
     if status == 502:
         said = message or f"Nothing answers for {shown(app)} in the session yet."
         return Unreachable("nothing_listens", said)
-    if status == 404 and message:
-        return Unreachable("no_such_app", message)
-    return Unreachable("unsupported", message if message and status != 403 else OLD)
+    if message and status != 403:
+        return Unreachable("no_such_app" if status == 404 else "refused", message)
+    return Unreachable("unsupported", OLD)
 
 
 def _away(error: BaseException) -> Unreachable:

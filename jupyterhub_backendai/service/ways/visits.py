@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from .book import Book
 
 NO_LIMIT = 2**62  # bytes of a body: an app says itself what is too much
-PATIENCE = 120.0  # seconds for which a visitor may take nothing of an answer
+PATIENCE = 120.0  # seconds that a visitor may take for so many bytes of an answer:
+WRITE = 128 * 1024
 MOST_1XX = 10  # answers before the one that counts
 
 
@@ -158,27 +159,33 @@ class Visit(RequestHandler):
     async def _pass_on(
         self, stream: Stream, answer: heads.Answer, framed: heads.Framing, pairs: Pairs
     ) -> None:
-        connection: Any = self.request.connection
         self._set_head(answer.status, pairs, answer.reason)
-        loop = asyncio.get_running_loop()
-        watch = asyncio.ensure_future(self._until_stuck())
+        watch, whole = asyncio.ensure_future(self._until_stuck()), False
         try:
             await self.flush()
             async for piece in pieces(stream, framed):
-                # Past the handler's own buffer, which would copy it. Until it is written.
-                self._waits = loop.time()
-                await connection.write(piece)
-                self._waits = None
-            self.finish()
+                for begin in range(0, len(piece), WRITE):
+                    await self._write(piece[begin : begin + WRITE])
+            whole = True
         except (Broken, StreamClosedError):
-            self._cut()
+            pass  # it is cut
         finally:
             watch.cancel()
+            if not whole:
+                self._cut()
+        self.finish()
+
+    async def _write(self, piece: memoryview) -> None:
+        """Past the handler's own buffer, which would copy it; until it is on its way."""
+        connection: Any = self.request.connection
+        self._waits = asyncio.get_running_loop().time()
+        await connection.write(piece)
+        self._waits = None
 
     async def _until_stuck(self) -> None:
-        """Ends an answer that the visitor takes nothing of."""
+        """Ends an answer that the visitor takes next to nothing of."""
         loop = asyncio.get_running_loop()
-        while self._waits is None or loop.time() - self._waits < PATIENCE:  # noqa: ASYNC110 - nobody tells
+        while self._waits is None or loop.time() - self._waits < PATIENCE:  # noqa: ASYNC110
             await asyncio.sleep(PATIENCE / 4)
         self._cut()
 
