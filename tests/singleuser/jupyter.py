@@ -1,164 +1,126 @@
-"""A real Jupyter server with the extension, as a session has it."""
+"""A real Jupyter server with our extension, as a session has it, in a home of its own."""
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import json
 import os
-import signal
-import socket
+import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import requests
+from tests.hub.harness import free_port, wait_for
 
-MODULE = "jupyterhub_backendai.singleuser.server"
-TOKEN = "the-token-of-the-server"
-KEY = "the-key-of-the-session"
-BASE = "/user/me@example.org/lab/"
-DEMO = str(Path(__file__).with_name("demo_app.py"))
+TOKEN = "secret"
+TMUX = shutil.which("tmux")
+EXTENSION = "jupyterhub_backendai.singleuser.server"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
-    until = time.monotonic() + seconds
-    while True:
-        found = what()
-        if found:
-            return found
-        assert time.monotonic() < until, f"in vain: {what}"
-        time.sleep(0.02)
-
-
-def answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=5).close()
-    except OSError:
-        return False
-    return True
-
-
-def children(pid: int) -> set[int]:
-    """All that a process has started, whoever's children they are by now."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            if parent == pid:
-                found |= {int(entry.name), *children(int(entry.name))}
-    return found
-
-
+@dataclass
 class Server:
-    """One server, with its own home and its own `session.json`."""
+    """A server that runs; `home` is its user's."""
 
-    def __init__(self, root: Path, said: Any = None, **environment: str) -> None:
-        self.root, self.home = root, root / "home"
-        self.bin = root / "bin"
-        self.home.mkdir(parents=True)
-        self.bin.mkdir()
-        self.session_file = root / "session.json"
-        self.said = {"key_sha256": hashlib.sha256(KEY.encode()).hexdigest(), **(said or {})}
-        self.session_file.write_text(json.dumps(self.said))
-        self.port = free_port()
-        self.environment = environment
-        self.log_file = root / "log"
-        self.process: subprocess.Popen | None = None
+    directory: Path
+    port: int
+    environment: dict[str, str]
 
-    def start(
-        self, *arguments: str, program: tuple[str, ...] = (), modules: tuple[str, ...] = (MODULE,)
-    ) -> Server:
-        env = {
-            **os.environ, "HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}",
-            "BACKENDAI_SESSION_FILE": str(self.session_file), "TMPDIR": str(self.root),
-            "JUPYTER_CONFIG_DIR": str(self.root / "config"), **self.environment,
-        }  # fmt: skip
-        command = program or (
-            sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
-            f"--ServerApp.base_url={BASE}", f"--IdentityProvider.token={TOKEN}",
-        )  # fmt: skip
-        with self.log_file.open("wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    *command, f"--ServerApp.port={self.port}", "--ServerApp.port_retries=0",
-                    f"--ServerApp.jpserver_extensions={dict.fromkeys(modules, True)}",
-                    f"--ServerApp.root_dir={self.home}", *arguments,
-                ],
-                env=env, cwd=self.root, stdout=log, stderr=log,
-            )  # fmt: skip
-        wait_for(lambda: answers(self.port) or self._ended())
-        return self
+    @property
+    def home(self) -> Path:
+        return self.directory / "home"
 
-    def _ended(self) -> bool:
-        assert self.process is not None
-        assert self.process.poll() is None, self.log
-        return False
+    @property
+    def url(self) -> str:
+        """Where our routes are."""
+        return f"http://127.0.0.1:{self.port}/user/ada/backendai/"
 
     @property
     def log(self) -> str:
-        return self.log_file.read_text()
+        return (self.directory / "server.log").read_text()
 
-    def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(30)
-            finally:
-                self.process.kill()
+    def ask(self, method: str, path: str, **headers: str) -> tuple[int, Any]:
+        """The status and the JSON, or text, of an answer to whoever has the token."""
+        given = {"Authorization": f"token {TOKEN}", **headers}
+        request = urllib.request.Request(self.url + path, method=method, headers=given)
+        try:
+            with urllib.request.urlopen(request) as response:
+                status, body = response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            status, body = error.code, error.read().decode()
+        return status, json.loads(body) if body[:1] in ("{", "[") else body
 
-    # ---- asking it
+    def tmux(self, *words: str) -> str:
+        """The output of a command of the user's own tmux, as in JupyterLab's terminal."""
+        assert TMUX
+        done = subprocess.run(
+            [TMUX, "-u", *words], env=self.environment, cwd=self.home,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout
 
-    def url(self, path: str = "", scheme: str = "http") -> str:
-        return f"{scheme}://127.0.0.1:{self.port}{BASE}backendai/{path}"
 
-    def ask(self, path: str, method: str = "GET", **how: Any) -> requests.Response:
-        """Signed in by the token, unless other headers say something else."""
-        how.setdefault("headers", {"Authorization": f"token {TOKEN}"})
-        how.setdefault("timeout", 60)
-        how.setdefault("allow_redirects", False)
-        return requests.request(method, self.url(path), **how)
+@contextlib.contextmanager
+def running(directory: Path, tmux: bool = True, *words: str, **variables: str) -> Iterator[Server]:
+    """A server in that directory; without tmux there is none on its PATH."""
+    home = directory / "home"
+    home.mkdir(exist_ok=True)
+    (directory / "tmux").mkdir(exist_ok=True)
+    environment = {name: value for name, value in os.environ.items() if not _ours(name)} | {
+        "HOME": str(home),
+        "JUPYTER_CONFIG_DIR": str(directory / "config"),
+        "JUPYTER_DATA_DIR": str(directory / "data"),
+        "JUPYTER_RUNTIME_DIR": str(directory / "runtime"),
+        "TMUX_TMPDIR": str(directory / "tmux"),
+        "SHELL": shutil.which("bash") or "/bin/sh",
+        "BACKENDAI_SESSION_ID": "s1",
+        "BACKENDAI_SESSION_NAME": "train-1",
+        "PATH": os.environ["PATH"] if tmux else _without_tmux(directory / "bin"),
+        "MARK": "from the image",
+        **variables,
+    }
+    server = Server(directory, free_port(), environment)
+    command = [
+        sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
+        f"--port={server.port}", "--port-retries=0", "--ip=127.0.0.1",
+        f"--IdentityProvider.token={TOKEN}", f"--ServerApp.root_dir={home}",
+        "--ServerApp.base_url=/user/ada/", f"--ServerApp.jpserver_extensions={EXTENSION}=True",
+        *words,
+    ]  # fmt: skip
+    with (directory / "server.log").open("w") as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        wait_for("the server", lambda: process.poll() is not None or _answers(server))
+        assert process.poll() is None, server.log
+        yield server
+    finally:
+        process.terminate()
+        process.wait(30)
+        if tmux and TMUX:
+            server.tmux("kill-server")
 
-    def by_key(self, path: str, method: str = "GET", **how: Any) -> requests.Response:
-        headers = {"X-Backendai-Key": KEY, **how.pop("headers", {})}
-        return self.ask(path, method, headers=headers, **how)
 
-    def browser(self) -> requests.Session:
-        """Signed in by a cookie, as a browser is; asks for pages."""
-        session = requests.Session()
-        session.headers["Accept"] = "text/html,application/xhtml+xml,*/*;q=0.8"
-        root = f"http://127.0.0.1:{self.port}{BASE}"
-        session.get(root + "login", timeout=60).raise_for_status()
-        form = {"password": TOKEN, "_xsrf": session.cookies["_xsrf"]}
-        session.post(root + "login", data=form, timeout=60, allow_redirects=False)
-        assert any(name.startswith("username-") for name in session.cookies.get_dict())
-        return session
+def _ours(name: str) -> bool:
+    return name.startswith(("TMUX", "JUPYTER", "BACKENDAI", "LC_")) or name in ("LANG", "COLORTERM")
 
-    def item(self, name: str) -> dict:
-        items = self.by_key("apps").json()["apps"]
-        return next(item for item in items if item["name"] == name)
 
-    def tunnel(self, name: str) -> tuple[socket.socket, str]:
-        """The connection, and the head of the answer."""
-        link = socket.create_connection(("127.0.0.1", self.port), timeout=30)
-        link.sendall(
-            f"GET {BASE}backendai/tunnel/{name} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
-            f"Upgrade: backendai-tcp\r\nX-Backendai-Key: {KEY}\r\n\r\n".encode()
-        )
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            one = link.recv(1)
-            assert one, head
-            head += one
-        return link, head.decode()
+def _answers(server: Server) -> bool:
+    try:
+        return server.ask("GET", "apps")[0] == 200
+    except OSError:
+        return False
+
+
+def _without_tmux(folder: Path) -> str:
+    """A PATH with everything but tmux."""
+    folder.mkdir(exist_ok=True)
+    for entry in reversed(os.environ["PATH"].split(os.pathsep)):
+        for program in Path(entry).glob("*"):
+            with contextlib.suppress(FileExistsError):
+                (folder / program.name).symlink_to(program)
+    (folder / "tmux").unlink(missing_ok=True)
+    return str(folder)

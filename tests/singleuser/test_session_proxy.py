@@ -19,7 +19,7 @@ import requests
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from .jupyter import BASE, DEMO, KEY, TOKEN, Server, free_port, wait_for
+from .session_server import BASE, DEMO, KEY, TOKEN, Server, free_port, wait_for
 
 SIGNED_IN = {"Authorization": f"token {TOKEN}"}
 MEGABYTE = 1 << 20

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import requests
 
-from .jupyter import BASE, DEMO, KEY, MODULE, Server, children, free_port, wait_for
+from .session_server import BASE, DEMO, KEY, MODULE, Server, children, free_port, wait_for
 
 SLOW = "import os, sys, time\nprint('loading <weights>', flush=True)\n" + (
     "while not os.path.exists('go'): time.sleep(.02)\n"
