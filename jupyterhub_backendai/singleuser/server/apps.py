@@ -165,6 +165,13 @@ class Apps:
         process = self._parts.processes.running(app.name)
         return process.port if process else app.port
 
+    def target(self, app: App) -> int:
+        """The port to connect to. Raises ConnectionRefusedError where nothing of it is running."""
+        port = self.port(app)
+        if port is None or not (app.own_port_only or self._parts.processes.running(app.name)):
+            raise ConnectionRefusedError(f"{app.title} is not running.")
+        return port
+
     def is_listening(self, app: App, listening: set[int] | None = None) -> bool:
         """Whether it answers. What we did not start counts on a port that is the app's alone."""
         process = self._parts.processes.running(app.name)
