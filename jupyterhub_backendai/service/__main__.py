@@ -6,6 +6,7 @@ import asyncio
 import faulthandler
 import logging
 import os
+import resource
 import signal
 import sys
 from contextlib import suppress
@@ -19,11 +20,13 @@ from .life import Life
 from .listening import listen
 from .ways.public import READ
 
+FILES = 8192  # that may be open
 ORPHANED = 1.0  # seconds between two looks at whether our keeper is there
 
 
 async def main() -> None:
     """Serves until it is told to stop, or until the process that started it is gone."""
+    _allow_files()
     life = Life(os.environ.pop(LIFE, ""))
     service = Service(lambda: unpack(os.environ.get(VARIABLE, "")), life)
     server = HTTPServer(service.application(), xheaders=True, chunk_size=READ)
@@ -45,6 +48,14 @@ async def main() -> None:
     # Not the usual way, which waits for every thread: one may read a log for as long as a command
     # writes it. What a thread was at is done again, as after a kill.
     os._exit(0)
+
+
+def _allow_files() -> None:
+    """As many open files as may be, within reason: visitors of apps take two each."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if most == resource.RLIM_INFINITY else min(FILES, most)
+    if now != resource.RLIM_INFINITY and now < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def _until_orphaned(parent: int, stop: asyncio.Event) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def addresses_for(handler: Handler) -> Addresses:
     """Addresses as whoever sent this request writes them."""
     request = handler.request
-    origin = handler.hub_auth.hub_host or f"{get_browser_protocol(request)}://{request.host}"
+    origin = f"{get_browser_protocol(request)}://{request.host}"
     settings = handler.service.book.settings
     return Addresses(settings, origin, request.host_name, handler.hub_auth)
 

@@ -15,8 +15,8 @@ CHUNK = bytes(1 << 20)
 
 class Front(RequestHandler):
     def get(self):
-        self.set_cookie("own", "of the app")
-        self.set_cookie("_xsrf", "of the app", path="/")
+        self.set_cookie("own", "of-the-app")
+        self.set_cookie("_xsrf", "of-the-app", path="/")
         self.set_header("Clear-Site-Data", '"cookies"')
         self.finish("<!DOCTYPE html><title>App</title><h1>It is here</h1>")
 

@@ -108,7 +108,7 @@ async def session_server() -> AsyncIterator[SessionServer]:
     """One that runs."""
     made = SessionServer()
     server = await asyncio.start_server(made.serve, "127.0.0.1", 0, limit=2**18)
-    made.address = "127.0.0.1:%d" % server.sockets[0].getsockname()[1]
+    made.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield made
     finally:

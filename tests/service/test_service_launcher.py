@@ -12,7 +12,8 @@ from urllib.parse import urlencode
 import pytest
 
 from jupyterhub_backendai.model.spec import MAX_VARIABLES
-from jupyterhub_backendai.service.pages.launcher import MOST_FIELDS, verdict_of
+from jupyterhub_backendai.service.pages.base import MOST_FIELDS
+from jupyterhub_backendai.service.pages.launcher import verdict_of
 from jupyterhub_backendai.service.schemas import Outlook
 from jupyterhub_backendai.site.form_rules import FORM_FIELDS
 from jupyterhub_backendai.store import Filter

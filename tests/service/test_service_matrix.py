@@ -11,6 +11,8 @@ from jupyterhub_backendai.service.auth import DELETE, READ
 from jupyterhub_backendai.service.table import CALLS, Call, Who
 
 from .running import Running, keep_log, launch, until_open
+from .session_server import SessionServer, item, session_server
+from .ways import end, make_running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,6 +27,7 @@ BODIES: dict[str, Any] = {
     "change": {"name": "renamed"},
     "changeLaunch": {"pinned": True},
     "changeAgent": {"schedulable": False},
+    "openApp": {},
 }
 
 
@@ -58,6 +61,12 @@ LAUNCHES = "api/history/{id}"
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
 async def test_who_may(call: Call, service: Running) -> None:
+    async with session_server() as server:
+        server.items = [item("jupyterlab", 8888)]
+        await who_may(call, service, server)
+
+
+async def who_may(call: Call, service: Running, server: SessionServer) -> None:
     await until_open(service)
     service.report_agent()
     for who in PEOPLE:
@@ -65,7 +74,9 @@ async def test_who_may(call: Call, service: Running) -> None:
         launches = await service.call("GET", "api/history", "alice")
         ids = {"api/history/{id}": launches.json["items"][0]["id"]}
         path = call.path.replace("{id}", str(ids.get(call.path, session["id"])))
-        path = path.replace("{name}", "local")
+        path = path.replace("{name}", "local").replace("{app}", "jupyterlab")
+        if call.name == "openApp":
+            await make_running(service, session, server.address)
         if call.name == "logs":
             keep_log(service, session["id"], b"hello\n")
         token = None if who == "nobody" else who
@@ -79,6 +90,8 @@ async def test_who_may(call: Call, service: Running) -> None:
         else:
             status = (await service.call(call.method, path, token, **options)).status
         assert status in expected(call, who), (who, status)
+        if call.name == "openApp":
+            end(service, session)
         await service.call("DELETE", f"api/sessions/{session['id']}", "admin")
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
-
-from tornado.testing import bind_unused_port
 
 from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.policy import Policies
@@ -102,11 +102,14 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports side by side that nothing listens at."""
+    """Ports side by side that nothing listens at, and that no connection is given by itself."""
+    random = Random()
     while True:
-        held = [bind_unused_port() for _ in range(1)]
-        first = held[0][1]
-        for sockets, _ in [held[0]]:
-            sockets.close()
-        if first + count < 65000:
+        first = random.randrange(20_000, 30_000)
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
             return list(range(first, first + count))

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
-from .jupyter import TOKEN, Server
+from .terminal_server import TOKEN, Server
 
 PATIENCE = 20  # seconds; nothing here takes two
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-MOST_OF_ONE, MOST = 128, 384  # at a time: of one way, of all; each takes two of a process's files
+MOST_OF_ONE, MOST = 128, 1024  # at a time: of one way, of all
+KEPT = 256  # open files that are kept for all else; each connection takes two
 
 Abort = Callable[[], None]
 
@@ -18,8 +20,10 @@ class Full(Exception):
 class Connections:
     """Connections that are open, by the ids of their ways."""
 
-    def __init__(self, most_of_one: int = MOST_OF_ONE, most: int = MOST) -> None:
-        self._most_of_one, self._most = most_of_one, most
+    def __init__(self, most_of_one: int = MOST_OF_ONE) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        room = MOST if files == resource.RLIM_INFINITY else (files - KEPT) // 2
+        self._most_of_one, self._most = most_of_one, max(1, min(MOST, room))
         self._open: defaultdict[str, list[Abort]] = defaultdict(list)
 
     def __len__(self) -> int:

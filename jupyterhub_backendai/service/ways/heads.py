@@ -39,7 +39,7 @@ _OF_THE_HOST = frozenset({
     "accept-ch", "alt-svc", "clear-site-data", "critical-ch", "expect-ct", "nel",
     "origin-agent-cluster", "origin-trial", "public-key-pins", "public-key-pins-report-only",
     "report-to", "reporting-endpoints", "service-worker-allowed", "set-cookie2", "set-login",
-    "strict-transport-security",
+    "speculation-rules", "strict-transport-security", "use-as-dictionary",
 })  # fmt: skip
 # And on the Hub's host besides: a browser would ask for a password there, or keep it.
 _OF_SIGNING_IN = frozenset({

@@ -13,7 +13,7 @@ from tornado.web import Application
 
 from ...store import OpenWay
 from .cookies import Cookies
-from .heads import BadRequest, Front
+from .heads import BadRequest, Front, kept_apart
 from .visits import Visit
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ID = "[a-z2-7]{26}"
 READ = 256 * 1024  # bytes of a body that are read at a time
+IDLE = 75.0  # seconds that a connection may be open without a request
 
 
 class PathVisit(Visit):
@@ -45,10 +46,8 @@ class PathVisit(Visit):
         if re.fullmatch(f"{re.escape(public_path(''))}{ID}", path) and self.request.method in (
             "GET", "HEAD",
         ):  # fmt: skip
-            self._set_head(
-                302, [("Location", f"{path}/{query}{rest}"), ("Cache-Control", "no-store")]
-            )
-            self.finish()
+            leads = [("Location", f"{path}/{query}{rest}"), ("Cache-Control", "no-store")]
+            self._say(302, [*leads, *kept_apart()])
             return
         await super().prepare()
 
@@ -100,10 +99,11 @@ def public_path(way: str) -> str:
 def host_server(book: Book) -> HTTPServer:
     """What listens for the hosts of ways; behind a proxy, which says who comes."""
     routes = [(".*", HostVisit, {"book": book})]
-    return HTTPServer(Application(routes), xheaders=True, chunk_size=READ)
+    application = Application(routes)
+    return HTTPServer(application, xheaders=True, chunk_size=READ, idle_connection_timeout=IDLE)
 
 
 def port_server(book: Book, way: str) -> HTTPServer:
     """What listens at the port of an HTTP app."""
     routes = [(".*", PortVisit, {"book": book, "way": way})]
-    return HTTPServer(Application(routes), chunk_size=READ)
+    return HTTPServer(Application(routes), chunk_size=READ, idle_connection_timeout=IDLE)

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from tornado.iostream import StreamClosedError
+from tornado.iostream import IOStream, StreamClosedError
 from tornado.web import RequestHandler, stream_request_body
 
 from ...store import OpenWay
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .book import Book
 
 NO_LIMIT = 2**62  # bytes of a body: an app says itself what is too much
+PATIENCE = 120.0  # seconds for which a visitor may take nothing of an answer
 MOST_1XX = 10  # answers before the one that counts
 
 
@@ -40,9 +41,13 @@ class Visit(RequestHandler):
         self._visitor: Detached | None = None
         self._answering: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
+        self._waits: float | None = None  # since when an answer is being written
         self._takes = True  # whether the app takes more of the body
         self._chunked = False
-        self._preflight: Pairs = []
+        self._way = ""
+        self._framed = heads.Framing(None, False)
+        self._body_comes = True  # whether more of the request is to be read
+        self._own: tuple[int, Pairs, bytes] | None = None  # an answer of ours
 
     def locate(self) -> tuple[OpenWay | None, Front, str]:
         """The way that the request is for, how it is seen from outside, and what of its address is
@@ -53,20 +58,20 @@ class Visit(RequestHandler):
 
     async def prepare(self) -> None:
         self.request.connection.set_max_body_size(NO_LIMIT)  # type: ignore[union-attr]
-        if not self.book.is_open:
-            self.tell(503, *notices.starting(), again=True)
-            return
         try:
-            framed = heads.framing(self.request)
+            self._framed = framed = heads.framing(self.request)
             way, front, target = self.locate()
             head = heads.request_head(self.request, front, target, framed)
         except BadRequest:
-            self.tell(400, "This cannot be read", ["The request is not clear."])
+            self._refuse()
             return
-        if way is None:
+        if not self.book.is_open:
+            self.tell(503, *notices.starting(), again=True)
+        elif way is None:
             self.tell(404, *notices.closed())
         elif front.sandboxed and heads.is_preflight(self.request):
-            self._preflight = heads.kept_apart() + heads.preflight_pairs(self.request.headers)
+            allowed = heads.preflight_pairs(self.request.headers)
+            self._say(204, [*heads.kept_apart(), *allowed])
         elif front.sandboxed and "Service-Worker" in self.request.headers:
             self.tell(403, "Not here", ["A service worker would be one of the whole host."])
         else:
@@ -90,6 +95,7 @@ class Visit(RequestHandler):
                     self.tell(404, *notices.closed())
                     return
                 self._stream, self._chunked = stream, framed.chunked
+                self._way = way.way.id
                 self._held = stack.pop_all()
                 self._answering = asyncio.ensure_future(self._answer(stream, front))
 
@@ -108,15 +114,14 @@ class Visit(RequestHandler):
             self._takes = False  # it may have answered all the same
 
     async def _respond(self, *_args: str, **_kwargs: str) -> None:
-        if self._preflight:
-            self._set_head(204, self._preflight)
-            self.finish()
-        if self._answering is None:
-            return
-        if self._chunked:
-            async with self._sending:
-                await self._send(b"0\r\n\r\n")
-        await self._answering
+        self._body_comes = False
+        if self._answering is not None:
+            if self._chunked:
+                async with self._sending:
+                    await self._send(b"0\r\n\r\n")
+            await self._answering
+        if self._own is not None:
+            self._say(*self._own)
 
     get = head = post = put = patch = delete = options = _respond
     propfind = proppatch = mkcol = copy = move = lock = unlock = report = search = _respond
@@ -143,7 +148,9 @@ class Visit(RequestHandler):
             framed = answer.framing(self.request.method or "")
             pairs = heads.answer_pairs(answer, front, self.request, framed)
         except Broken as error:
-            if not self._finished:
+            if self._way not in self.book.ways:
+                self.tell(404, *notices.closed())
+            elif not self._finished:
                 self.tell(503, *notices.silent(f"It broke off: {error}."), again=True)
             return
         await self._pass_on(stream, answer, framed, pairs)
@@ -153,14 +160,27 @@ class Visit(RequestHandler):
     ) -> None:
         connection: Any = self.request.connection
         self._set_head(answer.status, pairs, answer.reason)
+        loop = asyncio.get_running_loop()
+        watch = asyncio.ensure_future(self._until_stuck())
         try:
             await self.flush()
             async for piece in pieces(stream, framed):
                 # Past the handler's own buffer, which would copy it. Until it is written.
+                self._waits = loop.time()
                 await connection.write(piece)
+                self._waits = None
             self.finish()
         except (Broken, StreamClosedError):
             self._cut()
+        finally:
+            watch.cancel()
+
+    async def _until_stuck(self) -> None:
+        """Ends an answer that the visitor takes nothing of."""
+        loop = asyncio.get_running_loop()
+        while self._waits is None or loop.time() - self._waits < PATIENCE:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(PATIENCE / 4)
+        self._cut()
 
     async def _become_websocket(self, stream: Stream, answer: heads.Answer, front: Front) -> None:
         pairs = heads.answer_pairs(answer, front, self.request, heads.Framing(None, False))
@@ -184,8 +204,9 @@ class Visit(RequestHandler):
 
     def _cut(self) -> None:
         """Ends the visitor's connection, so that half an answer does not look like one."""
-        if not self._finished:
-            self.detach().close()
+        stream: IOStream | None = getattr(self.request.connection, "stream", None)
+        if stream is not None:
+            stream.close()
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
@@ -193,6 +214,9 @@ class Visit(RequestHandler):
 
     def on_finish(self) -> None:
         self.book.sign()
+
+    def _log(self) -> None:
+        """Nothing: whoever reads the address of an app in a log could use it."""
 
     # ---- what is ours to say --------------------------------------------------------------------
 
@@ -202,6 +226,16 @@ class Visit(RequestHandler):
 
     def compute_etag(self) -> None:
         return None
+
+    def _refuse(self) -> None:
+        """Answers what can be read in more than one way, and reads nothing more of what came."""
+        body = notices.page("This cannot be read", ["The request is not clear."], again=False)
+        pairs = [*notices.page_pairs(), ("Content-Length", str(len(body))), ("Connection", "close")]
+        lines = ["HTTP/1.1 400 Bad Request", *(f"{name}: {value}" for name, value in pairs)]
+        # With the handler's own answer, what came behind the request would be read as another.
+        stream = self.detach()
+        stream.write("\r\n".join([*lines, "", ""]).encode("latin-1") + body)
+        stream.close()
 
     def _set_head(self, status: int, pairs: Pairs, reason: str | None = None) -> None:
         self.clear()
@@ -214,11 +248,20 @@ class Visit(RequestHandler):
         pairs = notices.page_pairs()
         if again:
             pairs.append(("Retry-After", str(notices.AGAIN)))
-        self._set_head(status, pairs)
-        self.finish(notices.page(title, told, again=again))
+        self._say(status, pairs, notices.page(title, told, again=again))
+
+    def _say(self, status: int, pairs: Pairs, body: bytes = b"") -> None:
+        """Answers by ourselves: when all of the request was read, or at once where that may take
+        long, and then nothing more can come over this connection."""
+        if self._body_comes and self._framed.is_empty:
+            self._own = (status, pairs, body)
+            return
+        self._set_head(status, [*pairs, ("Connection", "close")] if self._body_comes else pairs)
+        self.finish(body or None)
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Whatever went wrong here."""
+        """Whatever went wrong here: it is told at once."""
+        self._framed = heads.Framing(None, True)
         if status_code == 405:
             self.tell(405, "Not here", ["This method does not go through here."])
         else:

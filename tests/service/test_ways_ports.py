@@ -1,0 +1,203 @@
+"""Ports of the machine that lead to apps."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from jupyterhub_backendai.service.ways.book import Book
+from jupyterhub_backendai.store import Pool, Wanted
+
+from .ways import ALLOWED, Open, end, free_ports, opened, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+COUNT = 5
+
+
+@pytest.fixture
+async def ways(tmp_path: Path) -> AsyncIterator[Open]:
+    ports = free_ports(COUNT)
+    traits = {
+        "app_ports": f"{ports[0]}-{ports[-1]}", "app_ports_address": "127.0.0.1",
+        "app_port_cool_down": 60,
+    }  # fmt: skip
+    async with opened(tmp_path, **traits) as made:
+        yield made
+
+
+def pool(ways: Open) -> Pool:
+    found = ways.service.service.book.settings.pool
+    assert found is not None
+    return found
+
+
+async def get(port: int, path: str = "x") -> bytes:
+    """What an HTTP server at that port answers, spoken to by hand."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET /{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    try:
+        return await asyncio.wait_for(reader.read(), 5)
+    finally:
+        writer.close()
+
+
+async def test_a_port_leads_to_an_app_that_speaks_anything(ways: Open) -> None:
+    reply = await ways.open("db", public=True)
+    assert reply.status == 200, reply.json
+    told = reply.json
+    assert (told["url"], told["host"], told["port"]) == (None, "127.0.0.1", pool(ways).first)
+    assert told["message"] == ""
+    assert (await get(told["port"])).startswith(b"HTTP/1.1 200 OK")
+    again = await ways.open("db", public=True)
+    assert again.json["way"] == told["way"]
+    await ways.close("db")
+    await until(lambda: not ways.server.open_tunnels)
+    with pytest.raises(ConnectionRefusedError):
+        await get(told["port"])
+
+
+async def test_one_side_may_be_done_before_the_other(ways: Open) -> None:
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"%d bytes" % len(await reader.read()))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    ways.server.items[2]["port"] = server.sockets[0].getsockname()[1]
+    port = (await ways.open("db", public=True)).json["port"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"hello")
+    writer.write_eof()
+    assert await asyncio.wait_for(reader.read(), 5) == b"5 bytes"
+    writer.close()
+    server.close()
+
+
+async def test_what_goes_on_ends_with_its_way(ways: Open) -> None:
+    port = (await ways.open("sshd")).json["port"]
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert await asyncio.wait_for(reader.readuntil(b"one"), 5)
+    assert (await ways.close("sshd")).status == 204
+    assert await asyncio.wait_for(reader.read(), 2) is not None
+    writer.close()
+    await until(lambda: not ways.service.service.book.connections)
+
+
+async def test_the_preferred_port_or_the_next(ways: Open) -> None:
+    first = pool(ways).first
+    reply = await ways.open("db", public=True, preferred_port=first + 1)
+    assert (reply.json["port"], reply.json["message"]) == (first + 1, "")
+    reply = await ways.open("echo", public=True, preferred_port=first + 1)
+    assert reply.json["port"] == first + 2
+    assert reply.json["message"] == (
+        f"Port {first + 1} is in use, or was a moment ago: it is {first + 2}."
+    )
+    assert reply.json["url"] == f"http://127.0.0.1:{first + 2}/"
+    reply = await ways.open("gone", public=True, preferred_port=80)
+    assert f"Port 80 is not among those of this site ({first} to" in reply.json["message"]
+    assert reply.json["port"] == first
+
+
+async def test_a_port_of_another_program_is_passed_over(ways: Open) -> None:
+    first = pool(ways).first
+    with socket.create_server(("127.0.0.1", first)):
+        reply = await ways.open("db", public=True, preferred_port=first)
+        assert reply.json["port"] == first + 1
+        assert "in use" in reply.json["message"]
+        assert (await get(first + 1)).startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_no_port_is_left(ways: Open) -> None:
+    site = ways.service.service.parts.site
+    for number in range(COUNT):
+        wanted = Wanted(ways.session["id"], f"app{number}", "alice", "tcp", pool(ways))
+        await ways.service.service.book.open(site, wanted)
+    reply = await ways.open("db", public=True)
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "no_port")
+
+
+async def test_a_port_is_not_given_away_at_once(ways: Open) -> None:
+    first = pool(ways).first
+    for expected in (first, first + 1):
+        assert (await ways.open("db", public=True)).json["port"] == expected
+        await ways.close("db")
+
+
+async def test_an_http_app_on_a_port_is_kept_apart_and_has_no_cookies(ways: Open) -> None:
+    port = (await ways.open(public=True, preferred_port=pool(ways).first)).json["port"]
+    params = [("set", "Set-Cookie: a=1; Path=/"), ("set", "Location: http://127.0.0.1:1/x")]
+    headers = {"Cookie": "jupyterhub-session-id=x", "Authorization": "token secret"}
+    async with ways.service.client.get(
+        f"http://127.0.0.1:{port}/x", params=params, headers=headers, allow_redirects=False
+    ) as reply:
+        told = await reply.json()
+    assert reply.headers["Content-Security-Policy"].startswith("sandbox ")
+    assert "Set-Cookie" not in reply.headers
+    assert reply.headers["Location"] == "/x"
+    names = {name.lower() for name, _ in told["headers"]}
+    assert {"cookie", "authorization", "x-forwarded-prefix"}.isdisjoint(names)
+    async with ways.service.client.ws_connect(f"http://127.0.0.1:{port}/socket") as socket_:
+        await socket_.receive_json()
+        await ways.close()
+        message = await asyncio.wait_for(socket_.receive(), 2)
+        assert message.type in (aiohttp.WSMsgType.CLOSED, aiohttp.WSMsgType.CLOSE)
+
+
+async def test_the_service_is_started_again(ways: Open) -> None:
+    service, site = ways.service.service, ways.service.service.parts.site
+    port = (await ways.open("db", public=True)).json["port"]
+    http = (await ways.open(public=True, preferred_port=port + 1)).json["port"]
+    await service.runner.stop()
+    await service.book.stop()
+    with pytest.raises(ConnectionRefusedError):
+        await get(port)
+    with socket.create_server(("127.0.0.1", port)):  # as what was before may hold it for a moment
+        again = Book()
+        work = asyncio.ensure_future(again.run(site))
+        await until(lambda: again.is_open)
+        assert (await get(http)).startswith(b"HTTP/1.1 200 OK")
+    for _ in range(200):
+        try:
+            assert (await get(port)).startswith(b"HTTP/1.1 200 OK")
+            break
+        except OSError:
+            await asyncio.sleep(0.05)
+    else:
+        raise AssertionError("the port is not there again")
+    end(ways.service, ways.session)
+    await until(lambda: not again.ways)
+    with pytest.raises(ConnectionRefusedError):
+        await get(port)
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    await again.stop()
+
+
+async def test_what_the_configuration_allows_no_more_is_closed(tmp_path: Path) -> None:
+    (first, *_), none = free_ports(3), {"public_apps": False}
+    traits = {"app_ports": f"{first}-{first + 2}", "app_ports_address": "127.0.0.1"}
+    async with opened(tmp_path, **traits) as ways:
+        site = ways.service.service.parts.site
+        for app in ("db", "echo"):
+            assert (await ways.open(app, public=True)).status == 200
+        await ways.service.service.runner.stop()
+        await ways.service.service.book.stop()
+        for given, left in (
+            ({"default_policy": {**ALLOWED, **none}}, ["db"]), ({"app_ports": ""}, []),
+        ):  # fmt: skip
+            for name, value in given.items():
+                setattr(site.configuration, name, value)
+            site.policies = site.configuration.policies()
+            book = Book()
+            work = asyncio.ensure_future(book.run(site))
+            await until(lambda book=book: book.is_open)  # type: ignore[misc]
+            assert [one.way.app for one in book.ways.values()] == left
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+            await book.stop()
