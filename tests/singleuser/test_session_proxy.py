@@ -19,7 +19,7 @@ import requests
 from tornado.httpclient import HTTPClientError, HTTPRequest
 from tornado.websocket import websocket_connect
 
-from .jupyter import BASE, DEMO, KEY, TOKEN, Server, free_port, wait_for
+from .session_server import BASE, DEMO, KEY, TOKEN, Server, free_port, wait_for
 
 SIGNED_IN = {"Authorization": f"token {TOKEN}"}
 MEGABYTE = 1 << 20
@@ -65,6 +65,15 @@ def memory(server: Server) -> int:
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     line = next(line for line in status.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024
+
+
+def test_an_answer_of_ours_is_whole_on_a_connection_that_stays(server: Server) -> None:
+    port = server.said["preopen_ports"][0]
+    with requests.Session() as session:
+        session.headers.update(SIGNED_IN)
+        for _ in range(30):
+            for path, status in ((f"app/{port}/", 503), ("apps", 200), ("app/demo/x", 200)):
+                assert session.get(server.url(path), timeout=60).status_code == status
 
 
 # ---- what an app gets to see

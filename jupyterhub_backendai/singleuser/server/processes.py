@@ -51,9 +51,13 @@ class Process:
         """Its exit code once it has ended."""
         return self._popen.poll()
 
+    def wrote_in_the_end(self) -> str:
+        """What it wrote before it ended. Blocks a moment, for the rest of it."""
+        self._reader.join(0.5)  # longer where what it started goes on writing
+        return self.wrote()
+
     def wrote(self) -> str:
         """What it wrote last."""
-        self._reader.join(0.2)  # where it has ended, for the rest of it
         try:
             with open(self._log, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -116,6 +120,7 @@ class Processes:
         self._processes: dict[str, Process] = {}
         self._starts: dict[str, asyncio.Task] = {}
         self._failures: dict[str, NotStarted] = {}
+        self._taken: set[int] = set()  # ports of those that are being started
         self._ending = False
 
     def running(self, name: str) -> Process | None:
@@ -182,15 +187,24 @@ class Processes:
     async def _popen(
         self, name: str, command: Callable[[int], Sequence[str]], port: int, how: dict
     ) -> Process:
-        avoid = ports.listening() | {p.port for p in self._processes.values() if p.ended is None}
+        log = os.path.join(self._parts.runtime_dir, name + ".log")
+        loop = asyncio.get_running_loop()
+        found = 0
         try:
-            found = ports.free(port, avoid)
-            words = command(found)
-            log = os.path.join(self._parts.runtime_dir, name + ".log")
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(None, lambda: Process(words, found, log, **how))
-        except (OSError, ValueError) as error:
+            found = self._free(port)
+            self._taken.add(found)
+            # what makes the command may look at files, or run a program
+            return await loop.run_in_executor(
+                None, lambda: Process(command(found), found, log, **how)
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
             raise NotStarted(f"It cannot be started: {error}") from error
+        finally:
+            self._taken.discard(found)
+
+    def _free(self, port: int) -> int:
+        alive = {p.port for p in self._processes.values() if p.ended is None}
+        return ports.free(port, ports.listening() | alive | self._taken)
 
     async def _answers(self, process: Process) -> int:
         until = time.monotonic() + START_TIMEOUT
@@ -198,7 +212,9 @@ class Processes:
             code = process.ended
             if code is not None:
                 ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-                raise NotStarted(f"It ended {ended} before it answered.", process.wrote())
+                loop = asyncio.get_running_loop()
+                wrote = await loop.run_in_executor(None, process.wrote_in_the_end)
+                raise NotStarted(f"It ended {ended} before it answered.", wrote)
             if process.port in ports.listening():
                 return process.port
             if time.monotonic() > until:

@@ -40,6 +40,7 @@ class AppHandler(SignedIn):
     _upstream: upstream.Upstream | None = None
     _relaying: asyncio.Task | None = None
     _chunked = False
+    _prepared = False
     _headed = False  # whether the answer's head is out
     _switched: HTTPHeaders | None = None  # those of a 101
     _failure: Failure | None = None
@@ -57,6 +58,8 @@ class AppHandler(SignedIn):
             return
         if (self.request.method not in SAFE or self._is_websocket()) and not self.check_origin():
             raise Failure(403, "origin", "This request comes from another site.")
+        # what is written in parts would wait for the client's word that it has the first
+        self._connection.stream.set_nodelay(True)
         self._app, rest = self._find()
         if not rest:
             query = "?" + self.request.query if self.request.query else ""
@@ -64,6 +67,13 @@ class AppHandler(SignedIn):
             return
         note_activity(self.settings)
         await self._connect(rest)
+        self._prepared = True
+
+    def finish(self, *args: Any) -> Any:
+        """What is answered before the request was read ends the connection: the client is told."""
+        if not self._prepared:
+            self.set_header("Connection", "close")
+        return super().finish(*args)
 
     # ---- what is asked
 
@@ -96,9 +106,7 @@ class AppHandler(SignedIn):
         """Sends the request's head, and begins to relay the answer."""
         apps = self.parts.apps
         try:
-            if not apps.is_listening(self._app):
-                raise ConnectionRefusedError
-            port = apps.port(self._app)
+            port = apps.target(self._app)
             self._upstream = await upstream.Upstream.open(port)
             await self._upstream.send(self._head(rest))
         except OSError:
@@ -169,7 +177,8 @@ class AppHandler(SignedIn):
                 return
             self._begin(start, headers)
             body = self._upstream.body(self.request.method or "", start, headers)
-            await self.flush()
+            if not self._upstream.has_more:  # else the head goes with the first of the body
+                await self.flush()
             async for chunk in body:
                 self.write(chunk)
                 await self.flush()

@@ -54,9 +54,7 @@ class TunnelHandler(KeyOnly):
             if app.name == "sshd" and not apps.is_listening(app):
                 await apps.start(app)
                 app = apps.get(app.name) or app
-            if not apps.is_listening(app):
-                raise ConnectionRefusedError(f"Nothing answers on port {apps.port(app)}.")
-            return await ports.connect(apps.port(app))
+            return await ports.connect(apps.target(app))
         except (OSError, NotStarted) as error:
             message = f"{app.title} does not answer. {error}"
             raise Failure(502, "not_answering", message) from error

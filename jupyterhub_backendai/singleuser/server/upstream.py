@@ -47,6 +47,11 @@ class Upstream:
         """Raises OSError when the app is gone."""
         await self._loop.sock_sendall(self.link, data)
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something came after the head already."""
+        return bool(self._read)
+
     def take(self) -> bytes:
         """What came after the head already."""
         rest, self._read = self._read, b""
