@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class Server:
     def ask(self, method: str, path: str, **headers: str) -> tuple[int, Any]:
         """The status and the JSON, or text, of an answer to whoever has the token."""
         given = {"Authorization": f"token {TOKEN}", **headers}
-        request = urllib.request.Request(self.url + path, method=method, headers=given)
+        url = urllib.parse.urljoin(self.url, path)
+        request = urllib.request.Request(url, method=method, headers=given)
         try:
             with urllib.request.urlopen(request) as response:
                 status, body = response.status, response.read().decode()
