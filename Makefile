@@ -34,7 +34,7 @@ test: ## set up what the tests need, then every check and every test (PYTEST_ARG
 
 .PHONY: test-with-engine
 test-with-engine:
-	@$(MAKE) -j3 venv-test hub-image test-packages
+	@$(MAKE) -j3 venv-test test-images test-packages
 	@$(MAKE) check
 ifneq ($(strip $(PYTEST_ARGS)),)
 	@$(VENV)/bin/python -m pytest $(WORKERS) $(PYTEST_ARGS)
@@ -65,7 +65,7 @@ docs: venv-docs ## the docs as HTML, in docs/_build/html
 screenshots: ## the pictures in the docs, by the tests that look at every page
 	@$(setup)/with-engine.sh $(MAKE) screenshots-with-engine
 
-screenshots-with-engine: venv-test hub-image
+screenshots-with-engine: venv-test test-images
 	@mkdir -p docs/images/pages
 	@SCREENSHOTS=docs/images/pages $(VENV)/bin/python -m pytest -q \
 	  tests/browser/pages/test_pages_access.py tests/browser/ui/test_ui_access.py
@@ -75,8 +75,9 @@ screenshots-with-engine: venv-test hub-image
 image: ## the demo's and the tests' image (needs a Docker engine)
 	@$(setup)/image.sh demo
 
-.PHONY: hub-image
-hub-image: image ## the image of examples/compose: a Hub in a container
+.PHONY: test-images
+test-images: image ## what only the tests use: a Hub in a container (examples/compose), and an image with next to nothing
+	@$(setup)/image.sh plain
 	@$(setup)/image.sh hub
 
 .PHONY: test-packages

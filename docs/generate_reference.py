@@ -130,6 +130,8 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "max_folders": "folders of the user's own",
         "priority": "0 to 100; higher is first in line",
         "max_priority": ("the highest that a request may say", "as `priority`"),
+        "public_apps": "whether apps of their sessions may be opened to everybody",
+        "preferred_port": "whether a certain port of `app_ports` may be asked for",
     },
     Quota: {
         "total": (f"all live sessions for the project together; {TOTAL}. More waits", "no limit"),

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
+from .configuration_apps import check_apps, read_ports
 from .configuration_values import (
     check_group,
     check_policies,
@@ -43,7 +44,13 @@ class BackendAI(LoggingConfigurable):
 
             Each has `name` and `versions` (each with `name` and `image`), and may have `title`,
             `description`, `icon` (a Font Awesome name), `minimum` (the least resources), `apps`
-            and `command` (what to run instead of the image's own command). Example::
+            and `command` (what to run instead of the image's own command).
+
+            `apps` are what has a page or a port in its sessions, beside what they know by
+            themselves: `name:protocol:port` (protocol `http`, `tcp`, `vnc` or `rdp`), or an object
+            with `name`, `port` or `ports`, `protocol`, `title`, `category`, `icon`, `command` (a
+            list that starts it on first use, with `{port}` for its port), `path` (where a browser
+            begins) and `shareable` (whether it may be opened to the public). Example::
 
                 c.BackendAI.environments = [
                     {
@@ -56,7 +63,15 @@ class BackendAI(LoggingConfigurable):
                             {"name": "2.8", "image": "registry.example.org/lab/pytorch:2.8"},
                         ],
                         "minimum": {"cpu": 1, "mem": "2g"},
-                        "apps": ["jupyterlab", "terminal", "tensorboard"],
+                        "apps": [
+                            "labelstudio:http:8081",
+                            {
+                                "name": "mlflow",
+                                "title": "MLflow",
+                                "port": 5000,
+                                "command": ["mlflow", "ui", "--port", "{port}"],
+                            },
+                        ],
                     }
                 ]
             """
@@ -174,7 +189,9 @@ class BackendAI(LoggingConfigurable):
             what is more waits. `per_session`, `max_pending`, `environments`, `resource_groups`,
             `manual_image`, `choose_agent`, `max_preopen_ports`, `max_folders` bound a request:
             what is more is refused. `priority` is 0 to 100; a request may say another one, at
-            most `max_priority` (`priority` itself where it is not named). Example::
+            most `max_priority` (`priority` itself where it is not named). `public_apps` and
+            `preferred_port` let apps be opened to everybody, and a certain port be asked for.
+            Example::
 
                 c.BackendAI.default_policy = {
                     "total": {"cpu": 8, "mem": "32g"},
@@ -389,6 +406,60 @@ class BackendAI(LoggingConfigurable):
         '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
     ).tag(config=True)
 
+    app_ports = Unicode(
+        "",
+        help=dedent(
+            """
+            Open ports of this machine, out of this range, to apps that people want to reach without
+            the Hub: those that speak no HTTP, such as a database, and HTTP apps that are public.
+            Empty opens none. A firewall has to let them through. Example::
+
+                c.BackendAI.app_ports = "30000-31000"
+            """
+        ),
+    ).tag(config=True)
+
+    app_ports_address = Unicode(
+        "0.0.0.0",
+        help="Listen for `app_ports` at this address of the machine. Example: "
+        '`c.BackendAI.app_ports_address = "10.0.0.5"`.',
+    ).tag(config=True)
+
+    app_ports_host = Unicode(
+        "",
+        help="Tell people this name with a port of `app_ports`; empty is the Hub's own. Another "
+        "name than the Hub's keeps what browsers store of apps further away from it. Example: "
+        '`c.BackendAI.app_ports_host = "apps.example.org"`.',
+    ).tag(config=True)
+
+    app_port_cool_down = Integer(
+        60,
+        min=0,
+        help="Seconds after which a port that was closed is given to another app. Example: "
+        "`c.BackendAI.app_port_cool_down = 600`.",
+    ).tag(config=True)
+
+    public_app_url = Unicode(
+        "",
+        help=dedent(
+            """
+            Give each app that is opened to the public a host of its own, by this pattern. DNS and
+            a certificate for all of these names have to lead to `public_app_listen`, through a
+            proxy that keeps the `Host` header. Empty puts them below the path of the sessions
+            service, where browsers keep them apart from the Hub (`sandbox`), and apps that need
+            cookies or storage of their own do not work in full. Example::
+
+                c.BackendAI.public_app_url = "https://*.apps.example.org"
+            """
+        ),
+    ).tag(config=True)
+
+    public_app_listen = Unicode(
+        "127.0.0.1:8011",
+        help="Where the sessions service listens for the hosts of `public_app_url`, as the proxy "
+        'before it reaches it. Example: `c.BackendAI.public_app_listen = "10.0.0.5:8011"`.',
+    ).tag(config=True)
+
     sessions_first = Bool(
         True,
         help="Take people to their sessions after signing in, instead of to their server. "
@@ -450,12 +521,17 @@ class BackendAI(LoggingConfigurable):
                 "service_url", self.service_url, "It is not the address of a service.",
                 "Write http://, an address and a port: http://127.0.0.1:10810.",
             )  # fmt: skip
+        check_apps(self)
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:
                 raise wrong(
                     "capabilities", name, "Linux has no such capability.",
                     "Write it as in capabilities(7), such as SYS_NICE.",
                 )  # fmt: skip
+
+    def port_range(self) -> tuple[int, int] | None:
+        """The first and the last of `app_ports`; None without any. Raises `ConfigurationError`."""
+        return read_ports(self.app_ports)
 
     def log_bytes(self) -> int:
         """`log_max` in bytes. Raises `ConfigurationError`."""

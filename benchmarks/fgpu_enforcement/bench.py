@@ -21,7 +21,7 @@ from machines import INSIDE, Machine
 
 from jupyterhub_backendai.engine.base import LABEL_HUB, EngineError, ImageFacts
 from jupyterhub_backendai.engine.create import apply_settings
-from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine, archive
+from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
 from jupyterhub_backendai.engine.settings import (
     ContainerSettings,
     SessionFacts,
@@ -29,6 +29,7 @@ from jupyterhub_backendai.engine.settings import (
     container_settings,
 )
 from jupyterhub_backendai.engine.support import support_files
+from jupyterhub_backendai.engine.tar import archive
 from jupyterhub_backendai.gpu.errors import GpuError
 from jupyterhub_backendai.gpu.machine import Gpus
 from jupyterhub_backendai.gpu.providers.mps_control import PROGRAM

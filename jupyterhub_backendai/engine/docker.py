@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import json
 import os
 import posixpath
-import tarfile
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +25,7 @@ from docker.utils import kwargs_from_env, parse_repository_tag
 
 from .._within import within
 from ..model.slots import Slots
-from . import docker_batch, docker_logs
+from . import docker_batch, docker_files, docker_logs, passwd
 from .base import (
     LABEL_HUB,
     LABEL_KERNEL,
@@ -47,12 +45,14 @@ from .downloads import Downloads
 from .logs import LogPart
 from .saved_logs import LogShelf
 from .streams import Readers
+from .tar import archive
 
 T = TypeVar("T")
 THREADS = 16  # calls in flight on one daemon; more would only queue inside it
 CALL_TIMEOUT = 60  # seconds, for one call that is not a pull
 HELPER = "helper-"  # in front of the run's id, where a session's id would be
 ANSWER_TIMEOUT = 5.0  # seconds, for the question whether the daemon is there at all
+MOST_IMAGES = 200  # of which it is known who their users are
 LIST_CACHE = 1.0  # seconds that one listing serves every poll
 
 
@@ -69,22 +69,6 @@ class AgentConfig:
     hub_connect_url: str = ""
 
 
-def archive(entries: Iterable[tuple[str, int, int, int, bytes | None]]) -> bytes:
-    """A tar of (path, uid, gid, mode, content); content None is a directory."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, uid, gid, mode, content in entries:
-            info = tarfile.TarInfo(path)
-            info.uid, info.gid, info.mode, info.mtime = uid, gid, mode, int(time.time())
-            if content is None:
-                info.type = tarfile.DIRTYPE
-                tar.addfile(info)
-            else:
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
 class DockerHost:
     """One daemon: its client, its threads, and calls that never block the event loop."""
 
@@ -96,6 +80,7 @@ class DockerHost:
         self.executor = ThreadPoolExecutor(THREADS, thread_name_prefix=f"docker-{config.name}")
         # The question whether it is there does not wait behind what keeps it busy.
         self._asking = ThreadPoolExecutor(1, thread_name_prefix=f"docker-{config.name}-asking")
+        self._passwd: dict[str, str] = {}  # by the id of the image
         self.daemon_id = ""  # as the daemon says; two agents may be one daemon
         self.says: Mapping[str, Any] = {}  # what `docker info` said last
         self.downloads = Downloads(config.name, self._download_options)
@@ -218,6 +203,28 @@ class DockerHost:
             command=tuple(config.get("Cmd") or ()),
             env={name: value for name, _, value in pairs},
         )
+
+    async def passwd(self, container: str, image: ImageFacts) -> str:
+        """`/etc/passwd` of an image, of which this is a container that was not started yet; empty
+        where it has none that can be read. Raises `EngineError`."""
+        if image.id not in self._passwd:
+
+            def read(client: docker.APIClient) -> str:
+                try:
+                    found = docker_files.open_plain(client, container, "/etc/passwd", passwd.MOST)
+                except docker_files.NotPlain:
+                    return ""
+                if found is None:
+                    return ""
+                try:
+                    return found.read(passwd.MOST).decode("utf-8", "surrogateescape")
+                finally:
+                    found.close()
+
+            if len(self._passwd) >= MOST_IMAGES:
+                self._passwd.clear()
+            self._passwd[image.id] = await self.call(read)
+        return self._passwd[image.id]
 
     async def make_directories(
         self, image: str, root: str, entries: Sequence[tuple[str, int, int, int]]

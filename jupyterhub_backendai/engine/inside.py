@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.resources import files
 
 from .batch import BatchJob, job_file
-from .docker import archive
 from .settings import BATCH_DIR, JOB_FILE, OUTPUT_DIR, RUNNER_DIR, STATE_DIR, SiteSettings
 from .support import tree
+from .tar import archive
 
 
 def batch_files(job: BatchJob, site: SiteSettings) -> bytes:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import secrets
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..model.apps import App
 from ..model.gpu_settings import GpuSettings
 from ..model.gpus import Granted
 from ..model.resolve import MountPoint, SessionRequest
@@ -23,6 +25,11 @@ from .devices import VISIBLE, device_requests, visible_devices
 
 SUPPORT_DIR = "/opt/backendai"
 IMPORT_DIR = f"{SUPPORT_DIR}/import"
+# The extension of the session's Jupyter server, what it is told, and what SSH needs.
+SERVER_DIR = f"{SUPPORT_DIR}/lib/backendai_session"
+SESSION_FILE = f"{SUPPORT_DIR}/session.json"
+SSH_DIR = f"{SUPPORT_DIR}/ssh"
+SSH_PORT = 2200
 # Of batch sessions: the runner, its job, the word to start, what became of it, what it wrote.
 RUNNER_DIR = f"{SUPPORT_DIR}/runner"
 BATCH_DIR = f"{SUPPORT_DIR}/batch"
@@ -84,6 +91,8 @@ class SessionFacts:
     granted: tuple[Granted, ...] = ()  # its GPUs, and what their provider needs of the container
     gpu: GpuSettings = GpuSettings()
     cdi: bool = False  # whether its engine gives devices by CDI
+    apps: tuple[App, ...] = ()  # that its environment declares
+    apps_key: str = ""  # who has it reaches the session's apps; "": nobody but who signs in
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +126,7 @@ class ContainerSettings:
     init: bool = True
     device_requests: tuple[dict[str, Any], ...] | None = None
     cgroup_parent: str = ""
+    told: Mapping[str, Any] = field(default_factory=dict)  # to the extension, as its JSON
 
 
 def folder_path(root: str, owner: str, project: str | None, folder: str) -> str:
@@ -150,6 +160,11 @@ def path_part(name: str) -> str:
     if 0 < len(part) <= MAX_PART:
         return part
     return f"{part[:100]}._{hashlib.sha256(raw).hexdigest()}"
+
+
+def new_key() -> str:
+    """A key to one session's apps, which nobody can guess."""
+    return secrets.token_urlsafe(32)
 
 
 def scratch_name(hub_id: str, session_id: str) -> str:
@@ -192,7 +207,26 @@ def container_settings(
         batch=session.batch,
         device_requests=_device_requests(session, site),
         cgroup_parent=session.gpu.cgroup_parent,
+        told=_told(session),
     )
+
+
+def _told(session: SessionFacts) -> dict[str, Any]:
+    """What the session's side knows of its apps. Of the key it has no more than the hash, so that
+    nothing in a container, or in an image made from it, opens another."""
+    key = session.apps_key.encode()
+    return {
+        "key_sha256": hashlib.sha256(key).hexdigest() if key else "",
+        "preopen_ports": list(session.request.preopen_ports),
+        # Those without a port are known by their names there.
+        "apps": [_told_app(app) for app in session.apps if app.ports],
+        "ssh_port": SSH_PORT,
+    }
+
+
+def _told_app(app: App) -> dict[str, Any]:
+    protocol = "http" if app.protocol == "http" else "tcp"
+    return {**app.model_dump(mode="json"), "title": app.label, "protocol": protocol}
 
 
 def _device_requests(
@@ -294,6 +328,7 @@ def _backendai_variables(session: SessionFacts, site: SiteSettings) -> dict[str,
     return {
         "BACKENDAI_USER_UUID": str(user_uuid),
         "BACKENDAI_USER_NAME": session.owner,
+        **({"BACKENDAI_USER_EMAIL": session.owner} if "@" in session.owner else {}),
         "BACKENDAI_SESSION_ID": session.session_id,
         "BACKENDAI_SESSION_NAME": session.name,
         "BACKENDAI_KERNEL_ID": f"{session.session_id}-{session.kernel}",
@@ -308,16 +343,27 @@ def _backendai_variables(session: SessionFacts, site: SiteSettings) -> dict[str,
         "BACKENDAI_AGENT": session.agent,
         "BACKENDAI_RESOURCE_GROUP": request.resource_group,
         "BACKENDAI_PREOPEN_PORTS": ",".join(map(str, request.preopen_ports)),
-        "BACKENDAI_SERVICE_PORTS": ",".join(f"{p}:preopen:{p}" for p in request.preopen_ports),
+        "BACKENDAI_SERVICE_PORTS": ",".join(_service_ports(session)),
         "BACKENDAI_PERSISTENT_PATHS": ":".join(sorted(p.target for p in request.mounts)),
     }
+
+
+def _service_ports(session: SessionFacts) -> Iterator[str]:
+    """Apps with a port, as the product's label has them."""
+    for app in session.apps:
+        if app.ports:
+            ports = ",".join(map(str, app.ports))
+            yield f"{app.name}:{app.protocol}:{f'[{ports}]' if len(app.ports) > 1 else ports}"
+    for port in session.request.preopen_ports:
+        yield f"{port}:preopen:{port}"
 
 
 def _gpu_variables(granted: tuple[Granted, ...]) -> dict[str, str]:
     """What a session has of GPUs, for programs that size themselves. Of several GPUs the shares are
     the sum; memory (bytes) and percent are of each, in order."""
+    count = str(len(granted))
     if not granted:
-        return {}
+        return {"GPU_COUNT": count, "N_GPUS": count}
     first = granted[0]
     held = first.enforcement
     shares = {
@@ -325,6 +371,9 @@ def _gpu_variables(granted: tuple[Granted, ...]) -> dict[str, str]:
         "FGPU_SHARES_PER_GPU": format_thousandths(first.capacity),
     }
     return {
+        "GPU_COUNT": count,
+        "N_GPUS": count,
+        "GPU_MODEL_NAME": first.name,
         **(shares if first.slot == "fgpu" else {}),
         "FGPU_MEMORY_BYTES": ",".join(str(one.memory) for one in granted),
         "FGPU_SM_PERCENT": ",".join(str(one.percent) for one in granted),

@@ -1,32 +1,77 @@
 """The files that every session's container gets before it starts, as one archive.
 
 They are put into the created container through the engine's own API: a bind mount would need a
-path that the Docker host knows, which a Hub in a container or another machine does not have.
+path that the Docker host knows, which a Hub in a container or another machine does not have. They
+are root's there, so that nothing in a session can change them.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from typing import Any
 
+from ..model.keys import SshKeys
 from ..model.rules import HOME, MARKER
-from .docker import archive
-from .settings import IMPORT_DIR, SUPPORT_DIR, SiteSettings
+from .passwd import with_user
+from .settings import (
+    IMPORT_DIR,
+    SERVER_DIR,
+    SESSION_FILE,
+    SSH_DIR,
+    SUPPORT_DIR,
+    SiteSettings,
+)
+from .tar import Entry, archive, members
 
 _MARKER_TEXT = b"""Files here go when the session ends. Files in mounted folders stay.
 """
+_NOT_FILES = ("__pycache__",)
 
 
-def support_files(site: SiteSettings, targets: Iterable[str] = ()) -> bytes:
-    """The archive, to be unpacked at `/`: start-up support, and a home that its user owns.
+def support_files(
+    site: SiteSettings,
+    targets: Iterable[str] = (),
+    told: Mapping[str, Any] | None = None,
+    keys: SshKeys | None = None,
+    passwd: str | None = None,
+    shell: str = "",
+) -> bytes:
+    """The archive, to be unpacked at `/`: start-up support, a home that its user owns, and what is
+    of this session alone.
 
     `targets` are the places of mounted folders: what the engine would make on the way to them,
-    as root, is made for the user here.
+    as root, is made for the user here. `told`: what the server's extension reads. `passwd`: the
+    image's, which is given a line for the session's user, with `shell`.
     """
-    return _archive(site.uid, site.gid, tuple(sorted(_on_the_way(targets))))
+    common = _members(site.uid, site.gid, tuple(sorted(_on_the_way(targets))))
+    own: list[Entry] = []
+    if told is not None:
+        own.append((SESSION_FILE.lstrip("/"), 0, 0, 0o644, json.dumps(told).encode()))
+    if keys is not None:
+        own += _ssh(keys, site)
+    if passwd is not None and site.uid:
+        text = with_user(passwd, site.uid, site.gid, HOME, shell)
+        own.append(("etc/passwd", 0, 0, 0o644, text.encode("utf-8", "surrogateescape")))
+    return archive(own, after=common)
+
+
+def _ssh(keys: SshKeys, site: SiteSettings) -> list[Entry]:
+    home, place = HOME.lstrip("/"), SSH_DIR.lstrip("/")
+    public = keys.public.encode() + b"\n"
+    return [
+        (f"{home}/id_container", site.uid, site.gid, 0o600, keys.private.encode()),
+        (f"{home}/id_container.pub", site.uid, site.gid, 0o644, public),
+        (f"{place}/", 0, 0, 0o755, None),
+        (f"{place}/authorized_keys", 0, 0, 0o644, public),
+        # SSH's server runs as the session's user, and takes no key that others can read.
+        (f"{place}/host_key", site.uid, site.gid, 0o600, keys.host_private.encode()),
+        (f"{place}/host_key.pub", 0, 0, 0o644, keys.host_public.encode() + b"\n"),
+    ]
 
 
 def _on_the_way(targets: Iterable[str]) -> set[str]:
@@ -41,27 +86,31 @@ def _on_the_way(targets: Iterable[str]) -> set[str]:
 
 
 @lru_cache(maxsize=64)
-def _archive(uid: int, gid: int, directories: tuple[str, ...]) -> bytes:
-    entries: list[tuple[str, int, int, int, bytes | None]] = [
+def _members(uid: int, gid: int, directories: tuple[str, ...]) -> bytes:
+    entries: list[Entry] = [
         (HOME.lstrip("/") + "/", uid, gid, 0o755, None),
         (f"{HOME.lstrip('/')}/{MARKER}", uid, gid, 0o644, _MARKER_TEXT),
-        (SUPPORT_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
-        (IMPORT_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
     ]
     entries += [(path.lstrip("/") + "/", uid, gid, 0o755, None) for path in directories]
-    root = files("jupyterhub_backendai.singleuser") / "imports"
-    entries += tree(root, IMPORT_DIR.lstrip("/"))
-    return archive(entries)
+    entries += [
+        (path.lstrip("/") + "/", 0, 0, 0o755, None)
+        for path in (SUPPORT_DIR, IMPORT_DIR, posixpath.dirname(SERVER_DIR), SERVER_DIR)
+    ]
+    source = files("jupyterhub_backendai.singleuser")
+    entries += tree(source / "imports", IMPORT_DIR.lstrip("/"))
+    entries += tree(source / "server", SERVER_DIR.lstrip("/"))
+    return members(entries)
 
 
-def tree(directory: Traversable, path: str) -> list[tuple[str, int, int, int, bytes | None]]:
-    """Entries for the Python files in a directory, at `path`, readable by everybody."""
-    entries: list[tuple[str, int, int, int, bytes | None]] = []
+def tree(directory: Traversable, path: str) -> list[Entry]:
+    """Entries for the files in a directory, at `path`, readable by everybody."""
+    entries: list[Entry] = []
     for item in sorted(directory.iterdir(), key=lambda item: item.name):
+        if item.name in _NOT_FILES or item.name.startswith("."):
+            continue
         if item.is_dir():
-            if item.name != "__pycache__":
-                entries.append((f"{path}/{item.name}/", 0, 0, 0o755, None))
-                entries += tree(item, f"{path}/{item.name}")
-        elif item.name.endswith(".py"):
+            entries.append((f"{path}/{item.name}/", 0, 0, 0o755, None))
+            entries += tree(item, f"{path}/{item.name}")
+        elif not item.name.endswith(".pyc"):
             entries.append((f"{path}/{item.name}", 0, 0, 0o644, item.read_bytes()))
     return entries

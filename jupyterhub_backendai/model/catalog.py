@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
+from .apps import MOST_APPS, App, check_apps, read_apps
 from .errors import Problem
 from .rules import check_image
 from .sent import DEVICES, SIZE, THOUSANDTHS
@@ -72,19 +81,6 @@ class Amounts(Model):
         return Slots(**{name: getattr(self, name) or 0 for name in SLOT_NAMES})
 
 
-class App(Model):
-    """Something with a page or a port inside a session."""
-
-    name: NameStr
-    title: str = ""
-    port: int | None = Field(default=None, ge=1024, le=65535)
-
-    @property
-    def label(self) -> str:
-        """What a person reads."""
-        return self.title or self.name
-
-
 class Version(Model):
     """One version of an environment and the image behind it."""
 
@@ -111,19 +107,19 @@ class Environment(Model):
     icon: Annotated[str, Field(pattern=r"^[a-z0-9-]{1,40}$")] = "cube"
     versions: tuple[Version, ...] = Field(min_length=1)
     minimum: Amounts = Amounts()
-    apps: tuple[App, ...] = ()
+    apps: Annotated[tuple[App, ...], BeforeValidator(read_apps), AfterValidator(check_apps)] = (
+        Field(default=(), max_length=MOST_APPS)
+    )
     command: tuple[str, ...] = ()
 
     @model_validator(mode="before")
     @classmethod
     def _short_forms(cls, data: Any) -> Any:
-        """`image=` for a single version; an app by its bare name."""
+        """`image=` for a single version."""
         if isinstance(data, dict):
             data = dict(data)
             if "image" in data and "versions" not in data:
                 data["versions"] = [{"name": "default", "image": data.pop("image")}]
-            if isinstance(data.get("apps"), (list, tuple)):
-                data["apps"] = [{"name": a} if isinstance(a, str) else a for a in data["apps"]]
         return data
 
     @property

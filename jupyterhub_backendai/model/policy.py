@@ -40,6 +40,8 @@ class Policy(Model):
     max_folders: int = Field(default=20, ge=0)
     priority: int = Field(default=10, ge=0, le=100)
     max_priority: int | None = Field(default=None, ge=0, le=100)
+    public_apps: bool = False
+    preferred_port: bool = False
 
     @model_validator(mode="after")
     def _priority_is_within(self) -> Policy:

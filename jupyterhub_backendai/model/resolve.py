@@ -309,7 +309,8 @@ class _Resolution(BatchChecks):
         ports, most = self.spec.preopen_ports, self.policy.max_preopen_ports
         if len(ports) > most:
             self.forbid("preopen_ports", "too_many", f"You can open at most {most} ports.")
-        taken = {a.port: a for a in environment.apps if a.port} if environment else {}
+        apps = environment.apps if environment else ()
+        taken = {port: app for app in apps for port in app.ports}
         for index, port in enumerate(ports):
             if port in taken:
                 message = f"Port {port} {rules.used_by(taken[port].label)}"

@@ -17,6 +17,7 @@ from .handover import VARIABLE, unpack
 from .keeper import LIFE, URL
 from .life import Life
 from .listening import listen
+from .ways.public import READ
 
 ORPHANED = 1.0  # seconds between two looks at whether our keeper is there
 
@@ -25,7 +26,7 @@ async def main() -> None:
     """Serves until it is told to stop, or until the process that started it is gone."""
     life = Life(os.environ.pop(LIFE, ""))
     service = Service(lambda: unpack(os.environ.get(VARIABLE, "")), life)
-    server = HTTPServer(service.application(), xheaders=True)
+    server = HTTPServer(service.application(), xheaders=True, chunk_size=READ)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

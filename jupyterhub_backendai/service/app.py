@@ -18,7 +18,9 @@ from ..site.runtime import Site
 from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.agents import AgentHandler, AgentsHandler
+from .calls.apps import AppHandler, AppsHandler, SessionAppsHandler
 from .calls.events import EventsHandler, stream_places
+from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
 from .calls.options import EstimateHandler, OptionsHandler
@@ -30,6 +32,7 @@ from .hub import HubClient
 from .launching import Once
 from .life import Life
 from .pages.admin import AdminPage
+from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
@@ -42,6 +45,8 @@ from .pages.shell import HUB_STATIC, Shell, look
 from .parts import Parts
 from .table import CALLS, calls_at
 from .usage import Usages
+from .ways.book import Book
+from .ways.public import PathVisit, public_path
 from .workers.batch import BatchWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
@@ -58,8 +63,12 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/history": HistoryHandler,
     "api/sessions/{id}/logs": LogsHandler,
     "api/sessions/{id}/usage": UsageHandler,
+    "api/sessions/{id}/apps": SessionAppsHandler,
+    "api/sessions/{id}/apps/{app}": AppHandler,
+    "api/apps": AppsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
+    "api/key": KeyHandler,
     "api/agents": AgentsHandler,
     "api/agents/{name}": AgentHandler,
     "api/events": EventsHandler,
@@ -73,6 +82,7 @@ PAGES: dict[str, type[Page]] = {
     "launch": LaunchPage,
     "sessions/{id}/end": EndPage,
     "sessions/{id}/history": HistoryListPage,
+    "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,
 }
 
@@ -92,6 +102,7 @@ class Service:
         self.estimates = Estimates()
         self.usages = Usages()
         self.feed = Feed()
+        self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
         self.launchers, self.once = Turns(), Once()
         self.runner = Runner()
@@ -113,6 +124,8 @@ class Service:
         hub_files = {"path": str(self.shell.hub_static)}
         routes.append((re.escape(f"{prefix}{HUB_STATIC}") + "(.+)", HubAsset, hub_files))
         routes.append((static + "(.+)", Asset, {"path": str(self.shell.static.root)}))
+        public = re.escape(public_path("")) + ".*"
+        routes.append((public, PathVisit, {"book": self.book}))
         callback = url_path_join(prefix, "oauth_callback")
         routes.append((callback, Callback, {"service": self}))
         return Application(
@@ -135,6 +148,7 @@ class Service:
         """All that runs beside the answers, by name."""
         return {
             "events": lambda: self.feed.run(site),
+            "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,
             "batch": BatchWorker(site, self.hub).run,
             "servers": ServersWorker(site, self.hub).run,
@@ -147,6 +161,7 @@ class Service:
             await asyncio.gather(self._opening, return_exceptions=True)
         self.feed.end()
         await self.runner.stop()
+        await self.book.stop()
         self.estimates.close()
         await self.hub.close()
         await self.parts.close()

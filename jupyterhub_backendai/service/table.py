@@ -11,7 +11,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
-from . import agents, queries, schemas, usage
+from . import agents, apps, queries, schemas, usage
 from .auth import DELETE, READ, START
 
 JSON = ("application/json",)
@@ -117,6 +117,23 @@ CALLS: tuple[Call, ...] = (
         reply=usage.SessionUsage,
     ),
     Call(
+        "sessionApps", "GET", f"{ONE}/apps", "The apps of a session, and who may come to them.",
+        Who.OWNER, READ, reply=apps.SessionApps,
+    ),
+    Call(
+        "openApp", "POST", f"{ONE}/apps/{{app}}",
+        "Opens an app: where it is, for its owner or for everybody.", Who.OWNER, START,
+        body=apps.Opening, reply=apps.Opened, errors=(409,),
+    ),
+    Call(
+        "closeApp", "DELETE", f"{ONE}/apps/{{app}}",
+        "Closes all that is open to others of an app.", Who.OWNER, START, status=204,
+    ),
+    Call(
+        "openApps", "GET", "api/apps", "All apps that are open to others.", Who.ADMIN, READ,
+        reply=apps.WayList,
+    ),
+    Call(
         "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",
         Who.OWN, READ, reply=schemas.LaunchList,
     ),
@@ -127,6 +144,10 @@ CALLS: tuple[Call, ...] = (
     Call(
         "forgetLaunch", "DELETE", LAUNCH, "Forgets one of one's launches.", Who.OWN, START,
         status=204,
+    ),
+    Call(
+        "key", "GET", "api/key", "One's own key, to sign in to one's sessions by SSH.", Who.OWN,
+        START, media=("text/plain",),
     ),
     Call(
         "agents", "GET", "api/agents", "The agents, and how much of each is taken.", Who.ADMIN,

@@ -95,7 +95,7 @@ def port_rules(most: int) -> Json:
 
 def ports_of_apps(environment: Environment) -> list[tuple[int, int, str]]:
     """Ports that the environment's apps have, as `closed_ports` gives them."""
-    return [(app.port, app.port, used_by(app.label)) for app in environment.apps if app.port]
+    return [(port, port, used_by(app.label)) for app in environment.apps for port in app.ports]
 
 
 def needs(environment: Environment) -> list[Json]:

@@ -298,6 +298,6 @@ def _environment(environment: Environment) -> dict[str, Any]:
             for v in environment.versions
         ],
         "needs": form_rules.needs(environment),
-        "apps": [{"name": a.name, "title": a.label, "port": a.port} for a in environment.apps],
+        "apps": [{"name": a.name, "title": a.label, "ports": a.ports} for a in environment.apps],
         "closed_ports": form_rules.ports_of_apps(environment),
     }

@@ -19,6 +19,7 @@ from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.errors import ConfigurationError
 from ..model.gpus import Granted, slots_in
+from ..model.keys import SshKeys
 from ..model.request import KnownSession
 from ..model.resolve import AgentFacts, Context
 from ..model.spec import references
@@ -33,6 +34,7 @@ from .hub_servers import HubServers
 from .looks import Looks
 from .queue import Queue
 from .reconcile import Reconciler
+from .ssh_keys import new_keys
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -121,6 +123,13 @@ class Site:
         """A call of the store, in a thread: nothing on the loop waits for the database."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+    async def ssh_keys(self, user: str) -> SshKeys:
+        """The SSH keys of a user, who gets some the first time."""
+        found = await self.db(self.store.ssh_keys, user)
+        if found is None:
+            found = await self.db(self.store.add_ssh_keys, user, new_keys(), utcnow())
+        return found
 
     def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end whatever becomes of the caller; a failure is logged."""

@@ -13,7 +13,7 @@ import docker
 from docker.errors import APIError, NotFound
 from dockerspawner import DockerSpawner
 
-from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError
+from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError, ImageFacts
 from ..engine.create import apply_settings, overruled
 from ..engine.devices import refusal
 from ..engine.docker import DockerHost
@@ -82,7 +82,8 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         self,
         session: Session,
         settings_for: Callable[[Cores], ContainerSettings],
-        granted: tuple[Granted, ...] = (),
+        granted: tuple[Granted, ...],
+        image: ImageFacts,
     ) -> None:
         """Create, fill and start as one piece of work that a cancelled start cannot tear apart:
         whoever cleans up waits for it first. `settings_for` is given the cores that it gets."""
@@ -91,7 +92,9 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         lock = self.host.launching
         if pinned:
             await lock.acquire()
-        work = asyncio.ensure_future(self._create_and_start(session, settings_for, granted, pinned))
+        work = asyncio.ensure_future(
+            self._create_and_start(session, settings_for, granted, image, pinned)
+        )
         if pinned:
             # Not when the start is over, but when its container is there for others to see.
             work.add_done_callback(lambda _: lock.release())
@@ -103,6 +106,7 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         session: Session,
         settings_for: Callable[[Cores], ContainerSettings],
         granted: tuple[Granted, ...],
+        image: ImageFacts,
         pinned: bool,
     ) -> None:
         steps = self._attempt.steps  # of this start, also when the next one has begun
@@ -112,14 +116,20 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
                 cores = await self.free_cores(session.request)
         settings = settings_for(cores)
         _granted.set(settings)  # for this task alone
-        files = support_files(
-            self.site.settings, tuple(mount.target for mount in session.request.mounts)
-        )
+        keys = await self.site.ssh_keys(self.user.name)
         with self._step(steps, Step.CREATE_CONTAINER):
             obj = await self._create_object_once(session)
             # Kept here too: a start that is given up forgets its own while this goes on.
             self.object_id = container = obj[self.object_id_key]
         with self._step(steps, Step.COPY_FILES):
+            files = support_files(
+                self.site.settings,
+                tuple(mount.target for mount in session.request.mounts),
+                told=settings.told,
+                keys=keys,
+                passwd=await self.host.passwd(container, image),
+                shell=settings.environment.get("SHELL", image.env.get("SHELL", "")),
+            )
             await self.docker("put_archive", container, "/", files)
             if settings.batch is not None:
                 job = batch_files(settings.batch, self.site.settings)

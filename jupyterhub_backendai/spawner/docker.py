@@ -16,7 +16,7 @@ from traitlets.config import Config
 from ..engine.base import LABEL_SESSION, AgentUnreachable, EngineError, ImageMissing
 from ..engine.batch import batch_job
 from ..engine.docker import AgentConfig
-from ..engine.settings import ContainerSettings, SessionFacts, container_settings
+from ..engine.settings import ContainerSettings, SessionFacts, container_settings, new_key
 from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.gpu_settings import GpuSettings
@@ -267,6 +267,7 @@ class DockerSessionSpawner(ContainerSpawner):
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
         granted, gpu = await self.site.granted(session), GpuSettings()
+        key = new_key()
         if granted:
             with self._attempt.steps.of(Step.PREPARE_GPUS):
                 gpu = await self.site.gpus.prepare(session.id, granted)
@@ -284,14 +285,20 @@ class DockerSessionSpawner(ContainerSpawner):
                 granted=granted,
                 gpu=gpu,
                 cdi=host.cdi,
+                apps=environment.apps if environment else (),
+                apps_key=key,
             )
             return container_settings(facts, image, self.site.settings)
 
-        await self.make_container(session, settings_for, granted)
+        await self.make_container(session, settings_for, granted, image)
         if self.post_start_cmd:
             with self._attempt.steps.of(Step.POST_START):
                 await self.post_start_exec()
-        return await self.get_ip_and_port()
+        ip, port = await self.get_ip_and_port()
+        address = server_url(ip, port, "").removeprefix("http://")
+        note = self.site.store.set_kernel
+        await self.site.db(note, session.id, address=address, apps_key=key)
+        return ip, port
 
     # ---- running ------------------------------------------------------------------------------
 

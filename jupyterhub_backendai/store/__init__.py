@@ -14,12 +14,15 @@ from .records import (
     AgentState,
     HistoryEntry,
     Kernel,
+    OpenWay,
     Session,
     SessionResult,
     SubStep,
+    Way,
 )
 from .sessions import NewPriority
 from .store import Store
+from .ways import Pool, Wanted
 
 __all__ = [
     "AgentReport",
@@ -35,10 +38,14 @@ __all__ = [
     "Launch",
     "NewPriority",
     "NotFound",
+    "OpenWay",
     "Order",
+    "Pool",
     "Session",
     "SessionResult",
     "Store",
     "SubStep",
     "Unavailable",
+    "Wanted",
+    "Way",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 from typing import Any, TypedDict
@@ -71,7 +71,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One container of a session."""
+    """One container of a session.
+
+    `address` is the session's server as the Hub reaches it (`172.17.0.5:8888`); `apps_key` opens
+    its apps, and is for nobody to see.
+    """
 
     session_id: str
     name: str
@@ -84,6 +88,8 @@ class Kernel:
     started_at: datetime | None
     ended_at: datetime | None
     exit_code: int | None
+    address: str | None = None
+    apps_key: str | None = field(default=None, repr=False)
 
 
 class KernelFacts(TypedDict, total=False):
@@ -98,6 +104,8 @@ class KernelFacts(TypedDict, total=False):
     started_at: datetime | None
     ended_at: datetime | None
     exit_code: int | None
+    address: str | None
+    apps_key: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,44 @@ class AgentState:
         return self.drained_at is None
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """An app of a session that is open beyond its owner's own sign-in.
+
+    `kind`: "public" has an address of its own below the service or as a host, "port" has a port of
+    the machine: `number`, and `wanted` where a certain one was asked for. `protocol` is the
+    app's: "http" or "tcp". `closed_*` are None while it is open. Times in UTC.
+    """
+
+    id: str
+    session_id: str
+    app: str
+    kind: str
+    protocol: str
+    number: int | None
+    wanted: int | None
+    opened_by: str
+    opened_at: datetime
+    closed_at: datetime | None
+    closed_by: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWay:
+    """A way that is open, and where it leads: the server of a session as the Hub reaches it, and
+    the key that opens its apps; None while that is not known."""
+
+    way: Way
+    owner: str
+    owner_groups: tuple[str, ...]
+    session_name: str
+    server_name: str
+    running: bool
+    address: str | None
+    apps_key: str | None = field(repr=False)
+
+
 # An enum's own way from value to member takes several times as long.
 _STATUS = {status.value: status for status in Status}
 _RESULT = {result.value: result for result in SessionResult}
@@ -248,6 +294,40 @@ def kernel_of(row: Row[Any]) -> Kernel:
         started_at=row.started_at,
         ended_at=row.ended_at,
         exit_code=row.exit_code,
+        address=row.address,
+        apps_key=row.apps_key,
+    )
+
+
+def way_of(row: Row[Any]) -> Way:
+    """The row as a plain fact."""
+    return Way(
+        id=row.id,
+        session_id=row.session_id,
+        app=row.app,
+        kind=row.kind,
+        protocol=row.protocol,
+        number=row.number,
+        wanted=row.wanted,
+        opened_by=row.opened_by,
+        opened_at=row.opened_at,
+        closed_at=row.closed_at,
+        closed_by=row.closed_by,
+        reason=row.reason,
+    )
+
+
+def open_way_of(row: Row[Any]) -> OpenWay:
+    """The row of a way with its session and its container as a plain fact."""
+    return OpenWay(
+        way=way_of(row),
+        owner=row.owner,
+        owner_groups=row.owner_groups,
+        session_name=row.name,
+        server_name=row.server_name,
+        running=row.status == Status.RUNNING.value,
+        address=row.address,
+        apps_key=row.apps_key,
     )
 
 

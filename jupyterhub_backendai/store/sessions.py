@@ -15,7 +15,7 @@ from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
 from ..model.secrets import redacted
 from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, check_transition
-from . import history, launches
+from . import history, launches, ways
 from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import Session, SessionResult, SubStep, session_of
@@ -282,6 +282,7 @@ def move(
     session = _change(db, session, **changes)
     if new.is_final:
         session = _without_secrets(db, session)
+        ways.end_with(db, session.id, now)
     if not new.holds_resources:
         db.execute(_FREE, {"of": session.id, "at": now})
     # Never one more attempt of the latest row: that led to the old status, or to none.

@@ -37,6 +37,7 @@ from ..model.request import SessionRequest
 # word for word, so queries use these constants too.
 LIVE = "status NOT IN ('TERMINATED', 'CANCELLED', 'ERROR')"
 HELD = "freed_at IS NULL"
+OPEN = "closed_at IS NULL"
 
 UNNUMBERED = 0  # `seq` of a row that the transaction under way has changed; see `feed`
 
@@ -260,6 +261,8 @@ class KernelRow(Base):
     started_at: Mapped[datetime | None] = mapped_column(UtcTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
     exit_code: Mapped[int | None] = mapped_column(Integer)
+    address: Mapped[str | None] = mapped_column(String(255))
+    apps_key: Mapped[str | None] = mapped_column(String(255))
 
 
 class AllocationRow(Base):
@@ -365,6 +368,46 @@ class AgentRow(Base):
     seq: Mapped[int] = mapped_column(BigInteger, default=0, server_default=text("0"))
 
 
+class SshKeysRow(Base):
+    """A user's key pair, and that of the SSH servers in the user's sessions."""
+
+    __tablename__ = "ssh_keys"
+
+    owner: Mapped[str] = mapped_column(String(255), primary_key=True)
+    private: Mapped[str] = mapped_column(Text)
+    public: Mapped[str] = mapped_column(Text)
+    host_private: Mapped[str] = mapped_column(Text)
+    host_public: Mapped[str] = mapped_column(Text)
+    made_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+class WayRow(Base):
+    """An app of a session that is open beyond its owner's own sign-in, until `closed_at`; the row
+    stays, so that its port is not given away at once."""
+
+    __tablename__ = "ways"
+
+    id: Mapped[str] = mapped_column(String(26), primary_key=True)
+    session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
+    app: Mapped[str] = mapped_column(String(255))
+    kind: Mapped[str] = mapped_column(String(16))
+    protocol: Mapped[str] = mapped_column(String(16))
+    number: Mapped[int | None] = mapped_column(Integer)
+    wanted: Mapped[int | None] = mapped_column(Integer)
+    opened_by: Mapped[str] = mapped_column(String(255))
+    opened_at: Mapped[datetime] = mapped_column(UtcTime)
+    closed_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    closed_by: Mapped[str | None] = mapped_column(String(255))
+    reason: Mapped[str] = mapped_column(Text, default="")
+
+    __table_args__ = (
+        Index("uq_ways_open_number", "number", unique=True,
+              sqlite_where=text(OPEN), postgresql_where=text(OPEN)),
+        Index(None, "session_id"),
+        Index(None, "closed_at"),
+    )  # fmt: skip
+
+
 class MetaRow(Base):
     """Single facts about this database, such as the id of the Hub that it belongs to."""
 
@@ -385,7 +428,8 @@ def table(row: type[Base]) -> Table:
 # as to run it.
 AGENTS, ALLOCATIONS, DEPENDENCIES = table(AgentRow), table(AllocationRow), table(DependencyRow)
 HISTORY, KERNELS, LAUNCHES = table(HistoryRow), table(KernelRow), table(LaunchRow)
-META, SESSIONS = table(MetaRow), table(SessionRow)
+META, SESSIONS, WAYS = table(MetaRow), table(SessionRow), table(WayRow)
+SSH_KEYS = table(SshKeysRow)
 
 
 def among(column: ColumnElement[Any], values: Iterable[str]) -> ColumnElement[bool]:

@@ -24,13 +24,14 @@ from jupyterhub_backendai._within import within
 from jupyterhub_backendai.engine.base import ContainerGone, ImageFacts
 from jupyterhub_backendai.engine.batch import BatchJob, Ending
 from jupyterhub_backendai.engine.create import apply_settings
-from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine, archive
+from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
 from jupyterhub_backendai.engine.docker_files import look, open_plain
 from jupyterhub_backendai.engine.inside import batch_files
 from jupyterhub_backendai.engine.logs import LogPart, as_text, readable, search
 from jupyterhub_backendai.engine.saved_logs import COMMAND, LogShelf
 from jupyterhub_backendai.engine.settings import SiteSettings, container_settings
 from jupyterhub_backendai.engine.support import support_files
+from jupyterhub_backendai.engine.tar import archive
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 IMAGE = "backendai-demo:latest"

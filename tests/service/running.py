@@ -21,7 +21,10 @@ from jupyterhub_backendai.engine.saved_logs import CONTAINER
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.service.app import Service
 from jupyterhub_backendai.service.handover import LOOK, pack, unpack
+from jupyterhub_backendai.service.ways.public import READ
+from jupyterhub_backendai.service.workers.runner import Work
 from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport
 
 from .stand_in import StandIn
@@ -125,11 +128,11 @@ async def running(
         settings.update(log_directory=str(folder / "logs"), **backend)
         HubOAuth.clear_instance()
         # What a test has put in line stays there: what starts it has tests of its own.
-        patch.setattr(Service, "workers", lambda self, site: {"feed": lambda: self.feed.run(site)})
+        patch.setattr(Service, "workers", _workers)
         service = Service(lambda: unpack(pack({"BackendAI": settings, LOOK: look or {}})))
         application = service.application()
         application.add_handlers(".*", hub_files(base))
-        server = HTTPServer(application)
+        server = HTTPServer(application, chunk_size=READ)
         server.add_socket(sockets)
         service.start()
         async with aiohttp.ClientSession() as client:
@@ -142,6 +145,10 @@ async def running(
                 await service.stop()
                 await server.close_all_connections()
                 hub_server.stop()
+
+
+def _workers(service: Service, site: Site) -> dict[str, Work]:
+    return {"feed": lambda: service.feed.run(site), "ways": lambda: service.book.run(site)}
 
 
 def hub_files(base: str) -> list[Any]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
 
 from jupyterhub.services.auth import HubOAuthCallbackHandler, HubOAuthenticated
-from jupyterhub.utils import url_escape_path, url_path_join
+from jupyterhub.utils import url_path_join
 from tornado.web import HTTPError, RequestHandler, StaticFileHandler
 
 from ...site.options import environment_name
 from ...store import Session
+from ..addresses import server_url
 from ..auth import DELETE, READ, START, Caller
 from ..base import Handler, Refused
 from ..parts import NotReady
@@ -22,6 +23,7 @@ from .shell import for_browsers
 if TYPE_CHECKING:
     from ..app import Service
 
+MOST_FIELDS = 1000  # of one form
 PART = "part"  # the setting of a page's address that asks for a part of it
 
 
@@ -79,10 +81,7 @@ class Page(Shown, Handler):
 
     def server_url(self, session: Session) -> str:
         """Where a session's own server is."""
-        # With a host for each user only the Hub knows which, and leads there from its own path.
-        prefix = self._hub if self.hub_auth.hub_host else os.environ["JUPYTERHUB_BASE_URL"]
-        name = [url_escape_path(session.server_name)] if session.server_name else []
-        return url_path_join(prefix, "user", url_escape_path(session.owner), *name, "/")
+        return server_url(self.hub_auth, session)
 
     def readable(self, session: Session) -> bool:
         """Whether who asks may read what a session was told to do."""
@@ -106,6 +105,22 @@ class Page(Shown, Handler):
         """The part that is asked for; empty for the whole page."""
         values = self.request.query_arguments.get(PART, [b""])
         return values[-1].decode("ascii", "replace")
+
+    def form(self) -> dict[str, list[str]]:
+        """The fields of a form that was sent, each with its values. Raises `Refused`."""
+        found: dict[str, list[str]] = {}
+        try:
+            text = self.body().decode()
+        except ValueError:
+            raise Refused(400, "bad_request", "The request cannot be read.") from None
+        try:
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
+        except ValueError:
+            told = f"A form has at most {MOST_FIELDS} fields."
+            raise Refused(400, "too_many_fields", told) from None
+        for name, value in pairs:
+            found.setdefault(name, []).append(value)
+        return found
 
     async def _admit(self) -> None:
         if self.request.method not in ("GET", "HEAD", "POST"):

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from hashlib import sha256
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from ...model.errors import FieldError, RequestError
 from ...model.resolve import Context, resolve
@@ -39,7 +39,6 @@ PARTS = {"recent": "backendai/pages/recent.html"}
 VERDICT = "verdict"
 _NONE: tuple[FieldError, ...] = ()
 SIGNED_OUT = {"not_signed_in", "xsrf"}
-MOST_FIELDS = 1000
 MOST_OWN, MOST_FORMS = 2, 200  # forms that one user is given at a time, and all of them
 MOST_OFFERED = 30  # sessions to wait for that can be ticked; any other is named
 # Of the address, and no field: which step is open, whose values are filled in, who it is for.
@@ -93,7 +92,7 @@ class LaunchPage(Page):
             await self._show(filled, context, proposed=bool(filled.note))
 
     async def post(self) -> None:
-        form = self._typed = self._form()
+        form = self._typed = self.form()
         if self._turned_away is not None:
             raise self._turned_away
         quick, spec = quick_start(form, None), spec_from_form(form)
@@ -128,21 +127,6 @@ class LaunchPage(Page):
             return await work()
         sent = sha256(repr(sorted(form.items())).encode()).digest()
         return await self.service.once.launch(self.caller.name, sent, work)
-
-    def _form(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        try:
-            text = self.body().decode()
-        except ValueError:
-            raise Refused(400, "bad_request", "The request cannot be read.") from None
-        try:
-            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_FIELDS)
-        except ValueError:
-            told = f"A form has at most {MOST_FIELDS} fields."
-            raise Refused(400, "too_many_fields", told) from None
-        for name, value in pairs:
-            found.setdefault(name, []).append(value)
-        return found
 
     async def _context(self, spec: Mapping[str, Any]) -> Context:
         context = await context_of(self.service, self.caller, spec, START)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
-from jupyterhub.utils import url_path_join
-
-from ...model.catalog import App
 from ...model.slots import format_bytes
 from ...model.status import IN_LINE, Phase, Status
 from ...store import HistoryEntry, Session
@@ -70,7 +67,7 @@ class DetailPage(SessionPage):
             may_order=caller.may_all(START),
             mine=session.owner == caller.name, page_of=self.page_of,
             environment_of=self.environment_of,
-            tab_state=tab_state, apps=list(self._apps(session)), launch_url=self.launch_url,
+            tab_state=tab_state, apps_url=self.page_of(session, "apps"), launch_url=self.launch_url,
             server_url=self.server_url(session), shm=format_bytes(session.request.shm),
         )  # fmt: skip
 
@@ -78,26 +75,6 @@ class DetailPage(SessionPage):
         if session.status is not Status.PENDING:
             return None
         return await self.service.estimates.of_session(self.site, self.caller.name, session)
-
-    def _apps(self, session: Session) -> Iterator[dict[str, str]]:
-        """What has a page inside a session that runs."""
-        if session.status is not Status.RUNNING or session.owner != self.caller.name:
-            return
-        server = self.server_url(session)
-        environment = self.site.catalog.environment(session.request.environment or "")
-        for app in environment.apps if environment else ():
-            if app.port is not None:
-                yield {"title": app.label, "icon": _icon(app), "href": _proxied(server, app.port)}
-        for port in session.request.preopen_ports:
-            yield {"title": f"Port {port}", "icon": "globe", "href": _proxied(server, port)}
-
-
-def _proxied(server: str, port: int) -> str:
-    return url_path_join(server, "proxy", str(port), "/")
-
-
-def _icon(app: App) -> str:
-    return {"tensorboard": "chart-line", "terminal": "terminal"}.get(app.name, "window-maximize")
 
 
 def latest_checks(session: Session, history: Sequence[HistoryEntry]) -> HistoryEntry | None:

@@ -6,6 +6,10 @@ processor time of its start. So while `jupyterhub.singleuser` is imported, these
 in for. Whatever is used of one brings the real module at once, wherever it is used and in whatever
 version of JupyterHub; then and there it is as if it had been imported in the first place.
 
+It also has the server load our extension, whatever the image has installed: for this process alone
+a folder of ours is among those where Jupyter looks for configuration, and the extension's package
+is found. Neither is left in the environment of what the server starts.
+
 Standard library only, for any Python that JupyterHub 5 or later runs on. Where the variable
 BACKENDAI_FAST_START is 0, everything is imported as usual.
 """
@@ -19,6 +23,10 @@ import types
 from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+SUPPORT = os.path.dirname(HERE)
+EXTENSION = "backendai_session"
+CONFIG = os.path.join(HERE, "config")  # that has the extension loaded
+CONFIG_PATH = "JUPYTER_CONFIG_PATH"  # folders that come before all others, as for PATH
 KNOWN = (5, 6)  # major versions of JupyterHub that this was tried with; others import as usual
 
 # What only a Hub uses. They come and go together, because they import each other.
@@ -50,6 +58,16 @@ def leave_the_path():
         os.environ.pop("PYTHONPATH", None)
 
 
+def leave_the_configuration():
+    """Takes our folder off the places of Jupyter's configuration for all that this process starts;
+    called when the server has read it."""
+    paths = [p for p in os.environ.get(CONFIG_PATH, "").split(os.pathsep) if p and p != CONFIG]
+    if paths:
+        os.environ[CONFIG_PATH] = os.pathsep.join(paths)
+    else:
+        os.environ.pop(CONFIG_PATH, None)
+
+
 def give_way(name):
     """Called by the stand-in of the package `name` while it is imported: the real package takes
     its place, and from now on a few imports are looked after."""
@@ -57,10 +75,14 @@ def give_way(name):
     stand_in = sys.modules.pop(name)
     finder = _Finder()
     sys.meta_path.insert(0, finder)
+    if os.path.isdir(os.path.join(SUPPORT, "lib", EXTENSION)):
+        paths = [p for p in os.environ.get(CONFIG_PATH, "").split(os.pathsep) if p]
+        os.environ[CONFIG_PATH] = os.pathsep.join([CONFIG, *paths])
     try:
         importlib.import_module(name)
     except BaseException:
         sys.meta_path.remove(finder)
+        leave_the_configuration()
         sys.modules[name] = stand_in  # for the import that fails to take it out again
         raise
 
@@ -82,6 +104,10 @@ class _Finder:
         self._rfc3987 = True
 
     def find_spec(self, name, path=None, target=None):
+        if name == EXTENSION:
+            # Its parts are found by its own path from then on.
+            leave_the_configuration()
+            return importlib.machinery.PathFinder.find_spec(name, [os.path.join(SUPPORT, "lib")])
         if name == "rfc3987_syntax" and self._rfc3987:
             self._rfc3987 = False
             return importlib.machinery.PathFinder.find_spec(name, [HERE])

@@ -86,7 +86,8 @@ class Apps:
             why = more.get("why") or f"{title} is not available."
         tcp = name == "sshd"
         return App(
-            name, title, "Utilities", icon, path,
+            name, more.get("title", title), more.get("category", "Utilities"),
+            more.get("icon", icon), path,
             protocol="tcp" if tcp else "http",
             port=more.get("port", self._parts.declared.ssh_port) if tcp else None,
             why=why, notes=tuple(more.get("notes", ())), own_port_only=tcp,

@@ -34,9 +34,8 @@ from .splice import Splices
 HERE = os.path.dirname(os.path.abspath(__file__))
 # In this order; `terminal` and `ssh` where they are there.
 PARTS = ("apps", "pages", "terminal", "ssh", "tunnel", "proxy")
-# in the web application's settings
-LOADED = "backendai_session"
-LINKED = "backendai_session_icons"
+LOADED = "backendai_session"  # in the web application's settings
+LINKED = "_backendai_session_icons"  # at the server itself
 
 
 class Parts:
@@ -85,9 +84,8 @@ class Parts:
 
 def link(serverapp: Any) -> None:
     """What has to be there before other extensions are loaded, once."""
-    settings = serverapp.web_app.settings
-    if LINKED not in settings:
-        settings[LINKED] = True
+    if not getattr(serverapp, LINKED, False):  # it has no web application yet
+        setattr(serverapp, LINKED, True)
         entries.configure(serverapp, declared.read(serverapp.log))
 
 

@@ -116,6 +116,7 @@ class Processes:
         self._processes: dict[str, Process] = {}
         self._starts: dict[str, asyncio.Task] = {}
         self._failures: dict[str, NotStarted] = {}
+        self._taken: set[int] = set()  # ports of those that are being started
         self._ending = False
 
     def running(self, name: str) -> Process | None:
@@ -144,6 +145,7 @@ class Processes:
     ) -> int:
         """Starts it unless it runs, and waits until it answers; the port where it does.
 
+        `command` is asked for the words of the command for a port; `port` is the one to try first.
         `again` ends what runs first. `how` is for `Popen` (`env`, `cwd`). Raises NotStarted.
         """
         task = self._starts.get(name)
@@ -181,15 +183,24 @@ class Processes:
     async def _popen(
         self, name: str, command: Callable[[int], Sequence[str]], port: int, how: dict
     ) -> Process:
-        avoid = ports.listening() | {p.port for p in self._processes.values() if p.ended is None}
+        log = os.path.join(self._parts.runtime_dir, name + ".log")
+        loop = asyncio.get_running_loop()
+        found = 0
         try:
-            found = ports.free(port, avoid)
-            words = command(found)
-            log = os.path.join(self._parts.runtime_dir, name + ".log")
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(None, lambda: Process(words, found, log, **how))
-        except (OSError, ValueError) as error:
+            found = self._free(port)
+            self._taken.add(found)
+            # what makes the command may look at files, or run a program
+            return await loop.run_in_executor(
+                None, lambda: Process(command(found), found, log, **how)
+            )
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
             raise NotStarted(f"It cannot be started: {error}") from error
+        finally:
+            self._taken.discard(found)
+
+    def _free(self, port: int) -> int:
+        alive = {p.port for p in self._processes.values() if p.ended is None}
+        return ports.free(port, ports.listening() | alive | self._taken)
 
     async def _answers(self, process: Process) -> int:
         until = time.monotonic() + START_TIMEOUT

@@ -136,7 +136,7 @@ class AppHandler(SignedIn):
         target = rest if self._app.strips else prefix + rest
         if request.query:
             target += "?" + request.query
-        if by_token:
+        if by_token or len(self.get_query_arguments("token")) > 1:
             target = rewriting.without_token(target)
         return rewriting.raw_head(f"{request.method} {target} HTTP/1.1", headers.get_all())
 

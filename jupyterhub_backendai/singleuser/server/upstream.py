@@ -58,7 +58,10 @@ class Upstream:
             raw = await self._until(b"\r\n\r\n", b"\n\n")
             try:
                 first, _, rest = raw.decode("latin1").lstrip("\r\n").partition("\n")
-                start = parse_response_start_line(first.rstrip("\r"))
+                first = first.rstrip("\r")
+                if first.count(" ") == 1:  # without a reason, as some write it
+                    first += " "
+                start = parse_response_start_line(first)
                 headers = HTTPHeaders.parse(rest)
             except (HTTPInputError, ValueError) as error:
                 raise Broken("It answered, but not in HTTP.") from error

@@ -62,7 +62,9 @@ async function late(node, from) {
   if (node.about === about && Date.now() - node.asked < (node.dataset.again ?? OLD) * 1000) return;
   Object.assign(node, { about, asked: Date.now() });
   try {
-    node.innerHTML = await part(node.dataset.late, from);
+    const html = await part(node.dataset.late, from);
+    if (node.contains(document.activeElement)) return; // somebody is in it
+    node.innerHTML = html;
     tell(node);
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
@@ -74,7 +76,7 @@ async function late(node, from) {
 /** Asks for what comes late in a part of a page. */
 export function fetchLate(root = document, which = "[data-late]") {
   for (const node of root.querySelectorAll(which)) {
-    late(node, node.closest("[data-from]")?.dataset.from || location.href);
+    late(node, node.dataset.lateFrom || node.closest("[data-from]")?.dataset.from || location.href);
   }
 }
 

@@ -1,0 +1,40 @@
+"""The name that a session's user has in its container: `/etc/passwd`, read and written as text.
+
+An image knows its own users. Whoever runs as another number has no name and no home there: `sshd`
+lets nobody in, `whoami` and Python's `getpass` fail, and a login shell begins in another home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+USER = "work"
+MOST = 1024 * 1024  # bytes of such a file; more is none
+_FALLBACK = "/bin/sh"
+
+
+def with_user(text: str, uid: int, gid: int, home: str, shell: str = "") -> str:
+    """The file with a first line for this user, by which both its number and its name are found.
+
+    `shell`: of the user; else the image's own user of that number has one, else root has. Nothing
+    is changed for root, who is in every image.
+    """
+    if uid == 0:
+        return text
+    shell = shell or _shell_of(text, str(uid)) or _shell_of(text, "0") or _FALLBACK
+    return f"{USER}:x:{uid}:{gid}::{home}:{shell}\n{text}"
+
+
+def _shell_of(text: str, uid: str) -> str:
+    """The shell of the first user of that number who may sign in; empty where there is none."""
+    for fields in _rows(text):
+        if fields[2] == uid and not fields[6].endswith(("/nologin", "/false", "/sync")):
+            return fields[6]
+    return ""
+
+
+def _rows(text: str) -> Iterator[list[str]]:
+    for line in text.splitlines():
+        fields = line.split(":")
+        if len(fields) == 7:
+            yield fields

@@ -1,0 +1,1 @@
+"""Ways to the apps of sessions: beyond their owners' own sign-in, by an address or a port."""

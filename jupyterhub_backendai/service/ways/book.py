@@ -1,0 +1,206 @@
+"""The book of open ways: what this process does with them, kept in step with the table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import aiohttp
+from tornado.httpserver import HTTPServer
+from traitlets.log import get_logger
+
+from ..._within import within
+from ...site.clock import utcnow
+from ...site.runtime import Site
+from ...store import NotFound, OpenWay, Pool, Wanted, Way
+from .connections import Connections
+from .ports import Ports, Taken
+from .public import host_server
+
+LOOK_INTERVAL = 0.5  # seconds between two looks at whether anything changed
+MOST_TRIES = 50  # ports of other programs that are passed over
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the configuration says of ways: see the traits of these names."""
+
+    url: str = ""  # public_app_url
+    listen: str = ""  # public_app_listen
+    pool: Pool | None = None  # app_ports, app_port_cool_down
+    address: str = ""  # app_ports_address
+    host: str = ""  # app_ports_host
+
+    @classmethod
+    def of(cls, site: Site) -> Settings:
+        """Those of a site."""
+        given = site.configuration
+        ports = given.port_range()
+        return cls(
+            url=given.public_app_url,
+            listen=given.public_app_listen,
+            pool=None if ports is None else Pool(*ports, given.app_port_cool_down),
+            address=given.app_ports_address,
+            host=given.app_ports_host,
+        )
+
+
+class Book:
+    """All open ways of this service. `sign` is called whenever a visitor's request is over."""
+
+    def __init__(self, sign: Callable[[], None] = lambda: None) -> None:
+        self.log = get_logger()
+        self.sign = sign
+        self.ways: dict[str, OpenWay] = {}
+        self.connections = Connections()
+        self.settings = Settings()
+        self.is_open = False  # whether it was read
+        self._ports = Ports(self, "")
+        self._hosts: HTTPServer | None = None
+        self._told = False
+        self._writing = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._client: aiohttp.ClientSession | None = None
+
+    @property
+    def client(self) -> aiohttp.ClientSession:
+        """What asks sessions' servers: each time anew, as they come and go; without cookies."""
+        if self._client is None:
+            connector = aiohttp.TCPConnector(force_close=True)
+            jar = aiohttp.DummyCookieJar()
+            self._client = aiohttp.ClientSession(connector=connector, cookie_jar=jar)
+        return self._client
+
+    # ---- open and close -------------------------------------------------------------------------
+
+    async def open(self, site: Site, wanted: Wanted) -> tuple[Way, bool]:
+        """Opens a way, and whether it is new. Raises `NotFound`, `RequestError`, `Unavailable`."""
+        store = site.store
+        async with self._writing:
+            way, is_new = await site.db(store.open_way, wanted, now=utcnow())
+            if wanted.pool is not None and is_new:
+                way = await self._listen(site, way, wanted.pool)
+            self.ways[way.id] = await site.db(store.open_way_of, way.id)
+        self._news.set()
+        if is_new:
+            self.log.info("%s opened %s of session %s", way.opened_by, way.app, way.session_id)
+        return way, is_new
+
+    async def _listen(self, site: Site, way: Way, pool: Pool) -> Way:
+        """Listens at the way's port, or at the next one that no other program has."""
+        busy: set[int] = set()
+        for _ in range(MOST_TRIES):
+            assert way.number is not None
+            try:
+                self._ports.listen(way.id, way.number, way.protocol)
+                return way
+            except Taken:
+                busy.add(way.number)
+            try:
+                take = site.store.take_another_port
+                way = await site.db(take, way.id, pool, busy, now=utcnow())
+            except BaseException:
+                await self._strike(site, way.id, None, "No port was free.")
+                raise
+        # People get it all the same; the log says what is wrong, and it is tried again.
+        self._ports.listen_again(way.id, way.number or 0, way.protocol)
+        return way
+
+    async def close(self, site: Site, way_id: str, by: str | None, reason: str) -> None:
+        """Closes a way, and all that goes on over it. One that is closed already is fine."""
+        async with self._writing:
+            await self._strike(site, way_id, by, reason)
+
+    async def _strike(self, site: Site, way_id: str, by: str | None, reason: str) -> None:
+        with suppress(NotFound):  # its session is forgotten
+            await site.db(site.store.close_way, way_id, by=by, reason=reason, now=utcnow())
+        self._forget(way_id)
+
+    def _forget(self, way_id: str) -> None:
+        if self.ways.pop(way_id, None) is not None:
+            self.log.info("The way %s… is closed", way_id[:6])
+        self._ports.end(way_id)
+        self.connections.end(way_id)
+
+    # ---- in step with the table -----------------------------------------------------------------
+
+    async def run(self, site: Site) -> None:
+        """The endless work. What it knows stays in use while the database does not answer."""
+        if not self.is_open:
+            self.settings = Settings.of(site)
+            self._ports = Ports(self, self.settings.address)
+            await self._close_what_may_not_be(site)
+        while True:
+            self._news.clear()
+            seq = await site.db(site.store.seq)
+            await self.read(site)
+            await self._until_news(site, seq)
+
+    async def read(self, site: Site) -> None:
+        """Reads the table once, and does what follows."""
+        async with self._writing:
+            found = {one.way.id: one for one in await site.db(site.store.open_ways)}
+            for gone in self.ways.keys() - found.keys():
+                self._forget(gone)
+            self.ways = found
+            self._ports.keep(set(found))
+            for way_id, one in found.items():
+                if one.way.number is not None and way_id not in self._ports:
+                    self._ports.listen_again(way_id, one.way.number, one.way.protocol)
+            self._listen_for_hosts()
+            self.is_open = True
+
+    async def _until_news(self, site: Site, seq: int) -> None:
+        while self.ways or self._wants_hosts:
+            try:
+                await within(LOOK_INTERVAL, self._news.wait())
+                return
+            except asyncio.TimeoutError:
+                if self._wants_hosts or await site.db(site.store.seq) != seq:
+                    return
+                if any(one.way.number and id not in self._ports for id, one in self.ways.items()):
+                    return
+        await self._news.wait()
+
+    async def _close_what_may_not_be(self, site: Site) -> None:
+        """What the configuration does not allow any more."""
+        for one in await site.db(site.store.open_ways):
+            policy = site.policies.of(one.owner, one.owner_groups)
+            number, pool = one.way.number, self.settings.pool
+            if number is not None and (pool is None or number not in pool):
+                await self.close(site, one.way.id, None, "The site has this port no more.")
+            elif one.way.protocol == "http" and not policy.public_apps:
+                await self.close(site, one.way.id, None, "The policy allows no public apps.")
+
+    # ---- hosts of their own ---------------------------------------------------------------------
+
+    @property
+    def _wants_hosts(self) -> bool:
+        return bool(self.settings.url) and self._hosts is None
+
+    def _listen_for_hosts(self) -> None:
+        if not self._wants_hosts:
+            return
+        place, server = urlsplit(f"//{self.settings.listen}"), host_server(self)
+        try:
+            server.listen(place.port or 0, place.hostname)
+            self._hosts = server
+        except OSError as error:
+            if not self._told:
+                self._told = True
+                self.log.error(
+                    "The hosts of public apps cannot be listened for at %s: %s. Set "
+                    "c.BackendAI.public_app_listen to a free port.", self.settings.listen, error,
+                )  # fmt: skip
+
+    async def stop(self) -> None:
+        """Ends all that goes on; the ways stay open for the next process."""
+        self._ports.keep(set())
+        if self._hosts is not None:
+            self._hosts.stop()
+        self.connections.end_all()
+        if self._client is not None:
+            await self._client.close()

@@ -1,0 +1,115 @@
+"""Ports of this machine that lead to apps: one listener each, made anew after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import add_accept_handler, bind_sockets
+from traitlets.log import get_logger
+
+from .connections import Full
+from .public import port_server
+from .streams import Broken, Stream, splice
+from .tunnel import Place, Unreachable, open_tunnel
+
+if TYPE_CHECKING:
+    from .book import Book
+
+BACKLOG = 128
+
+
+class Taken(Exception):
+    """Another program has this port."""
+
+
+class Ports:
+    """The listeners of this process, by the ids of their ways."""
+
+    def __init__(self, book: Book, address: str) -> None:
+        self.log = get_logger()
+        self._book, self._address = book, address
+        self._open: dict[str, TcpListener | HTTPServer] = {}
+        self._told: set[str] = set()
+
+    def __contains__(self, way: str) -> bool:
+        return way in self._open
+
+    def listen(self, way: str, port: int, protocol: str) -> None:
+        """Listens for a way. Raises `Taken`, `OSError`."""
+        if way in self._open:
+            return
+        try:
+            sockets = bind_sockets(port, self._address, backlog=BACKLOG)
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                raise Taken(error.strerror or "") from None
+            raise
+        if protocol == "tcp":
+            self._open[way] = TcpListener(self._book, way, sockets)
+        else:
+            server = self._open[way] = port_server(self._book, way)
+            server.add_sockets(sockets)
+
+    def listen_again(self, way: str, port: int, protocol: str) -> None:
+        """As `listen`, for a way that people know: where that cannot be, the log says so once, and
+        it is tried again."""
+        try:
+            self.listen(way, port, protocol)
+            self._told.discard(way)
+        except (Taken, OSError) as error:
+            if way not in self._told:
+                self._told.add(way)
+                self.log.error(
+                    "Port %d leads to an app, and cannot be listened at: %s. It is tried again "
+                    "until it can.", port, error,
+                )  # fmt: skip
+
+    def end(self, way: str) -> None:
+        """Nobody comes in there any more."""
+        listener = self._open.pop(way, None)
+        if listener is not None:
+            listener.stop()
+        self._told.discard(way)
+
+    def keep(self, ways: set[str]) -> None:
+        """Ends the listeners of all other ways."""
+        for way in self._open.keys() - ways:
+            self.end(way)
+
+
+class TcpListener:
+    """Accepts connections at the port of an app that speaks anything, and splices each to it."""
+
+    def __init__(self, book: Book, way: str, sockets: list[socket.socket]) -> None:
+        self._book, self._way, self._sockets = book, way, sockets
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends = [add_accept_handler(one, self._accept) for one in sockets]
+
+    def _accept(self, connection: socket.socket, _address: object) -> None:
+        task = asyncio.ensure_future(self._serve(Stream(connection)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, visitor: Stream) -> None:
+        with ExitStack() as stack:
+            stack.callback(visitor.close)
+            way = self._book.ways.get(self._way)
+            if way is None:
+                return
+            with suppress(Unreachable, Broken, Full):
+                stack.enter_context(self._book.connections.one(self._way, visitor.abort))
+                stream = await open_tunnel(Place.of_way(way), way.way.app)
+                stack.callback(stream.close)
+                if self._way in self._book.ways:
+                    await splice(visitor, stream)
+
+    def stop(self) -> None:
+        """Closes the port; what goes on there is ended with its way."""
+        for end, one in zip(self._ends, self._sockets, strict=True):
+            end()
+            one.close()
