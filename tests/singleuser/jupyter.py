@@ -67,7 +67,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(directory: Path, tmux: bool = True, *words: str, **variables: str) -> Iterator[Server]:
+def running(
+    directory: Path, tmux: bool = True, *words: str, port: int = 0, **variables: str
+) -> Iterator[Server]:
     """A server in that directory; without tmux there is none on its PATH."""
     home = directory / "home"
     home.mkdir(exist_ok=True)
@@ -85,7 +87,7 @@ def running(directory: Path, tmux: bool = True, *words: str, **variables: str) -
         "MARK": "from the image",
         **variables,
     }
-    server = Server(directory, free_port(), environment)
+    server = Server(directory, port or free_port(), environment)
     command = [
         sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
         f"--port={server.port}", "--port-retries=0", "--ip=127.0.0.1",

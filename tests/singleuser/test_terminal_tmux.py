@@ -104,15 +104,11 @@ async def test_the_window_that_was_used_last_has_the_size(server: Server) -> Non
     name = server.ask("POST", "terminal/shells")[1]["shell"]
     large = await attach(server, name, rows=40, columns=120)
     small = await attach(server, name, rows=20, columns=60)
-    large.type("x")
-    wait_for(
-        "the large one's size",
-        lambda: "120" in server.tmux("list-windows", "-F", "#{window_width}"),
-    )
-    small.type("x")
-    wait_for(
-        "the small one's size", lambda: "60" in server.tmux("list-windows", "-F", "#{window_width}")
-    )
+    for window, width in ((large, "120"), (small, "60"), (large, "120")):
+        await window.sees("mine")  # it is attached
+        window.type("x")
+        form = ("list-windows", "-F", "#{window_width}")
+        await window.until(lambda form=form, width=width: width in server.tmux(*form), width)
     for window in (large, small):
         await window.close()
 
