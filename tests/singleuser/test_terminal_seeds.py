@@ -102,6 +102,22 @@ def test_the_path_of_the_image_stays(home: Path, flags: tuple[str, ...]) -> None
     ]
 
 
+@pytest.mark.parametrize("lost", [True, False])
+def test_conda_is_there_and_the_path_only_where_it_was_lost(home: Path, lost: bool) -> None:
+    seeds.sow(LOG)
+    conda = home / "opt" / "conda"
+    hook = conda / "etc" / "profile.d" / "conda.sh"
+    hook.parent.mkdir(parents=True)
+    hook.write_text('conda() { echo "conda $*"; }\n')
+    rc = home / ".bashrc"
+    rc.write_text(rc.read_text().replace("/opt/conda", str(conda)))
+    path = os.environ["PATH"] if lost else f"{conda}/envs/mine/bin:{os.environ['PATH']}"
+    said = bash(home, 'conda info; echo "=$PATH="', "-i", PATH=path)
+    assert "conda info" in said
+    assert ("conda activate base" in said) == lost
+    assert f"={path}=" in said
+
+
 def test_a_script_reads_none_of_it(home: Path) -> None:
     seeds.sow(LOG)
     assert bash(home, "alias; echo $HISTFILESIZE", BASH_ENV=str(home / ".bashrc")) == "\n"

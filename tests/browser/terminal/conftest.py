@@ -50,8 +50,9 @@ async def sit_down(browser: Browser, server: Server) -> AsyncIterator[Any]:
             **{"viewport": {"width": 900, "height": 500}, "color_scheme": "dark", **how},
         )
         contexts.append(context)
-        await context.add_init_script(SOCKETS + before)
-        return await open_desk(await context.new_page(), path)
+        page = await context.new_page()
+        await page.add_init_script(SOCKETS + before)
+        return await open_desk(page, path)
 
     async def open_desk(page: Page, path: str = "") -> Desk:
         page.on("pageerror", lambda error: problems.append(str(error)))

@@ -56,7 +56,7 @@ class Desk:
         await mouse.move(at["x"] + 1, at["y"])
         await mouse.down()
         await mouse.move(at["x"] + cell * len(text) / 2, at["y"], steps=4)
-        await mouse.move(at["x"] + cell * len(text) - 3, at["y"], steps=4)
+        await mouse.move(at["x"] + cell * len(text) + 3, at["y"], steps=4)
         await mouse.up()
 
     async def says(self, text: str) -> None:
