@@ -46,6 +46,18 @@ async def test_nobody_is_kept_out(sit_down: Any) -> None:
     await barriers(desk.page, "ended")
 
 
+async def test_all_rows_are_in_the_window(sit_down: Any) -> None:
+    desk = await sit_down()
+    for height in (500, 497, 491):
+        await desk.page.set_viewport_size({"width": 900, "height": height})
+        await expect(desk.screen).to_be_visible()
+        script = """height => {
+            const { bottom } = document.querySelector(".xterm-rows").getBoundingClientRect();
+            return bottom <= height && bottom > height - 24;
+        }"""
+        await desk.page.wait_for_function(script, arg=height)
+
+
 async def test_on_a_phone(sit_down: Any) -> None:
     desk = await sit_down(**PHONE)
     await desk.run("seq -f 'row %g.' 100; echo e$((1))nd", "e1nd")
