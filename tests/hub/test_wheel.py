@@ -124,12 +124,17 @@ def hub(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]
 def test_everything_is_in_the_wheel(wheel: Path) -> None:
     """Each file of the checkout that is not Python code is in it, and so is all of the code."""
     name = "jupyterhub_backendai"
-    tracked = run("git", "ls-files", name, "templates", "share/static", cwd=ROOT).splitlines()
+    folders = (name, "templates", "share/static", "share/jupyter-config")
+    tracked = run("git", "ls-files", *folders, cwd=ROOT).splitlines()
     expected = set()
     for path in tracked:
-        for source, data in (("templates", "templates"), ("share/static", "static")):
+        for source, data in (
+            ("templates", f"share/{name}/templates"),
+            ("share/static", f"share/{name}/static"),
+            ("share/jupyter-config", "etc/jupyter/jupyter_server_config.d"),
+        ):
             if path.startswith(f"{source}/"):
-                path = f"share/{name}/{data}{path.removeprefix(source)}"
+                path = data + path.removeprefix(source)
         expected.add(path)
     with zipfile.ZipFile(wheel) as archive:
         found = {path.rpartition(".data/data/")[2] for path in archive.namelist()}

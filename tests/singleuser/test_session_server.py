@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -13,7 +15,10 @@ from typing import Any
 import pytest
 import requests
 
-from .session_server import BASE, DEMO, KEY, MODULE, Server, children, free_port, wait_for
+from jupyterhub_backendai.singleuser.server import declared
+from jupyterhub_backendai.singleuser.server import known as known_apps
+
+from .session_server import BASE, DEMO, KEY, MODULE, TOKEN, Server, children, free_port, wait_for
 
 SLOW = "import os, sys, time\nprint('loading <weights>', flush=True)\n" + (
     "while not os.path.exists('go'): time.sleep(.02)\n"
@@ -327,24 +332,144 @@ def test_tensorboard(tmp_path: Path) -> None:
 
 # ---- loading
 
-BROKEN = [
-    "", "{", "[]", "null", '{"apps": 3, "preopen_ports": {"a": 1}, "key_sha256": "x"}',
-    '{"apps": [{"name": "a", "ports": [99999]}, {"name": "b", "ports": [80], "command": "ls"}]}',
+NOTHING = declared.Declared()
+WRONG = [
+    ("", NOTHING),
+    ("{", NOTHING),
+    ("[]", NOTHING),
+    ("null", NOTHING),
+    ('{"apps": 3, "preopen_ports": {"a": 1}, "key_sha256": "x", "ssh_port": "22"}', NOTHING),
+    ('{"apps": [{"name": "a", "ports": [99999]}, {"name": "b", "ports": [80], "command": "ls"},'
+     ' {"name": "c", "ports": []}, {"name": "d\\n", "ports": [80]}, {"name": 3, "ports": [80]},'
+     ' {"name": "e", "ports": [80], "protocol": "udp"}, null]}', NOTHING),
+    ('{"preopen_ports": [8080, "x", true, 0, 8080, 70000]}',
+     NOTHING._replace(preopen_ports=(8080,))),
+    ('{"apps": [{"name": "a", "ports": [80], "icon": "<b>", "title": 3, "path": "//x",'
+     ' "shareable": "yes"}, {"name": "a", "ports": [81]}]}',
+     NOTHING._replace(apps=(declared.App("a", ports=(80,), path="x"),))),
 ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "found"), WRONG)
+def test_what_is_wrong_in_the_file_is_left_out(
+    text: str, found: declared.Declared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    file = tmp_path / "session.json"
+    file.write_text(text)
+    monkeypatch.setenv(declared.VARIABLE, str(file))
+    assert declared.read(logging.getLogger("test")) == found
+    assert str(file) in caplog.text
+
+
+def test_a_plain_hub_has_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(declared.VARIABLE, str(tmp_path / "none"))
+    assert declared.read(logging.getLogger("test")) == NOTHING
+    assert not caplog.text
 
 
 def test_a_wrong_file_keeps_no_server_from_starting(tmp_path: Path) -> None:
     made = Server(tmp_path / "s")
-    made.session_file.write_text(BROKEN[0])
-    for number, text in enumerate(BROKEN):
-        made.session_file.write_text(text)
-        made.start()
-        try:
-            names = [item["name"] for item in made.ask("apps").json()["apps"]]
-            assert "terminal" in names, number
-            assert "Traceback" not in made.log
-        finally:
-            made.stop()
+    made.session_file.write_text("{")
+    made.start()
+    try:
+        names = [item["name"] for item in made.ask("apps").json()["apps"]]
+        assert {"terminal", "tensorboard", "sshd"} <= set(names)
+        assert "Traceback" not in made.log
+    finally:
+        made.stop()
+
+
+def test_a_part_that_does_not_work_is_left_out(tmp_path: Path) -> None:
+    """A copy without a module that a part needs."""
+    source = Path(DEMO).parents[2] / "jupyterhub_backendai" / "singleuser" / "server"
+    copy = shutil.copytree(source, tmp_path / "backendai_session")
+    (copy / "shells.py").write_text("raise RuntimeError('not today')")
+    made = Server(tmp_path / "s", PYTHONPATH=f"{tmp_path}:{Path.cwd()}")
+    made.start(modules=("backendai_session",))
+    try:
+        assert "terminal is left out: not today" in made.log
+        item = made.item("terminal")
+        assert not item["available"]
+        assert item["why"]
+        (copy / "apps.py").write_text("1 /")
+    finally:
+        made.stop()
+    made.start(modules=("backendai_session",))
+    try:
+        assert made.log.count("the session's apps are left out") == 1
+        headers = {"Authorization": f"token {TOKEN}"}
+        status = f"http://127.0.0.1:{made.port}{BASE}api/status"
+        assert requests.get(status, headers=headers, timeout=60).status_code == 200
+        assert "Traceback" not in made.log
+    finally:
+        made.stop()
+
+
+# ---- known apps
+
+
+def test_known_apps_only_where_there_are_programs(tmp_path: Path) -> None:
+    made = Server(tmp_path / "s").start()
+    try:
+        names = {item["name"] for item in made.by_key("apps").json()["apps"]}
+        assert not names & {known.name for known in known_apps.APPS}
+        shows = "import sys; from http.server import *\n"
+        shows += "class Handler(BaseHTTPRequestHandler):\n"
+        shows += " def do_GET(self):\n"
+        shows += "  self.send_response(200); self.end_headers()\n"
+        shows += "  self.wfile.write((self.path + ' ' + ' '.join(sys.argv[2:])).encode())\n"
+        shows += "HTTPServer(('127.0.0.1', int(sys.argv[1])), Handler).serve_forever()"
+        stand_in(made, "filebrowser", shows)
+        item = made.item("filebrowser")
+        assert (item["title"], item["shareable"]) == ("FileBrowser", False)
+        assert made.by_key("open/filebrowser", "POST").json()["ready"]
+        path, *words = made.ask("app/filebrowser/files").text.split()
+        prefix = f"{BASE}backendai/app/filebrowser"
+        assert path == prefix + "/files", "it knows its prefix"
+        assert words[words.index("--baseURL") + 1] == prefix
+        assert words[words.index("--root") + 1] == str(made.home)
+        assert words[words.index("--address") + 1] == "127.0.0.1"
+    finally:
+        made.stop()
+
+
+@pytest.mark.parametrize("app", known_apps.APPS, ids=lambda app: app.name)
+def test_known_apps_are_bound_to_this_container(app: known_apps.Known) -> None:
+    words = " ".join(app.command)
+    assert "127.0.0.1" in words
+    assert "{port}" in words
+    assert not (app.shareable and app.name in known_apps.PRIVATE)
+    assert app.category in known_apps.CATEGORIES
+
+
+def test_a_console_is_a_tmux_session_or_a_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    ttyd = known_apps.find("ttyd")
+    assert ttyd is not None
+    monkeypatch.setattr(shutil, "which", {"tmux": "/bin/tmux"}.get)
+    words = known_apps.words(ttyd.command, {"port": "7681"})
+    assert words == [
+        "ttyd",
+        "-W",
+        "-i",
+        "127.0.0.1",
+        "-p",
+        "7681",
+        "tmux",
+        "new",
+        "-A",
+        "-s",
+        "main",
+    ]
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert known_apps.words(ttyd.command, {"port": "1"})[-1] == "sh"
+
+
+def test_what_stands_in_braces_is_no_format() -> None:
+    words = known_apps.words(("{port.real}", "{0}", "{port}{port}", "%s"), {"port": "1"})
+    assert words == ["{port.real}", "{0}", "11", "%s"]
 
 
 def test_the_second_does_nothing(tmp_path: Path) -> None:
