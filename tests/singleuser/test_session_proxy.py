@@ -67,6 +67,15 @@ def memory(server: Server) -> int:
     return int(line.split()[1]) * 1024
 
 
+def test_an_answer_of_ours_is_whole_on_a_connection_that_stays(server: Server) -> None:
+    port = server.said["preopen_ports"][0]
+    with requests.Session() as session:
+        session.headers.update(SIGNED_IN)
+        for _ in range(30):
+            for path, status in ((f"app/{port}/", 503), ("apps", 200), ("app/demo/x", 200)):
+                assert session.get(server.url(path), timeout=60).status_code == status
+
+
 # ---- what an app gets to see
 
 

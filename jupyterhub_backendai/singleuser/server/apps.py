@@ -13,6 +13,8 @@ from .access import SignedInOrKey, checked
 from .processes import NotStarted
 from .tensorboard import Ask
 
+ALWAYS = ("terminal", "sshd", "tensorboard")  # listed whether they can be had or not
+OF_JUPYTER = {name for name, *_ in known.OF_JUPYTER}
 # What a part of ours is, by the app's name.
 OF_PARTS = {"terminal": "terminal", "sshd": "ssh"}
 
@@ -58,6 +60,17 @@ class Apps:
         return sorted(found.values(), key=_place)
 
     def get(self, name: str) -> App | None:
+        """The app of that name, without a look at all the others: each request asks."""
+        if name in ALWAYS:
+            return self._always(name)
+        said = self._said(name)
+        if said is not None and name not in OF_JUPYTER:
+            return self._of_catalog(said)
+        if any(name == str(port) for port in self._parts.declared.preopen_ports):
+            return self._of_port(int(name))
+        model = known.find(name)
+        if model is not None:
+            return self._of_known(model) if known.installed(model) else None
         return next((app for app in self.all() if app.name == name), None)
 
     def _of_this_server(self) -> list[App]:
@@ -65,18 +78,23 @@ class Apps:
             App(name, title, "Development", icon, path)
             for name, title, icon, path in known.of_jupyter(self._parts.serverapp)
         ]
-        found.append(self._of_part("terminal", "Terminal", "terminal", "backendai/terminal/"))
-        found.append(self._of_part("sshd", "SSH and SFTP", "key", ""))
+        return found + [self._always(name) for name in ALWAYS]
+
+    def _always(self, name: str) -> App:
+        if name == "terminal":
+            return self._of_part(name, "Terminal", "terminal", "backendai/terminal/")
+        if name == "sshd":
+            return self._of_part(name, "SSH and SFTP", "key", "")
+        return self._tensorboard()
+
+    def _tensorboard(self) -> App:
         why = "" if tensorboard.program() else tensorboard.NOT_INSTALLED
         said = self._said(tensorboard.NAME)
-        found.append(
-            App(
-                tensorboard.NAME, "TensorBoard", "ML tools", "chart-line", "",
-                port=said.ports[0] if said else tensorboard.PORT, why=why, shareable=True,
-                asks=(tensorboard.ask(self._arguments.get(tensorboard.NAME, "")),),
-            )
+        return App(
+            tensorboard.NAME, "TensorBoard", "ML tools", "chart-line", "",
+            port=said.ports[0] if said else tensorboard.PORT, why=why, shareable=True,
+            asks=(tensorboard.ask(self._arguments.get(tensorboard.NAME, "")),),
         )  # fmt: skip
-        return found
 
     def _of_part(self, name: str, title: str, icon: str, path: str) -> App:
         module = self._parts.modules.get(OF_PARTS[name])
@@ -122,23 +140,23 @@ class Apps:
         )
 
     def _known(self) -> list[App]:
-        return [
-            App(
-                k.name, k.title, k.category, k.icon, k.path, port=k.port, command=k.command,
-                strips=k.strips, env=k.env, shareable=k.shareable and k.name not in known.PRIVATE,
-            )
-            for k in known.APPS
-            if known.installed(k)
-        ]  # fmt: skip
+        return [self._of_known(model) for model in known.APPS if known.installed(model)]
+
+    def _of_known(self, model: known.Known) -> App:
+        return App(
+            model.name, model.title, model.category, model.icon, model.path, port=model.port,
+            command=model.command, strips=model.strips, env=model.env,
+            shareable=model.shareable and model.name not in known.PRIVATE,
+        )  # fmt: skip
 
     def _preopen(self) -> list[App]:
-        return [
-            App(
-                str(port), f"Port {port}", "Preopen ports", "globe", "", port=port,
-                shareable=True, own_port_only=True,
-            )
-            for port in self._parts.declared.preopen_ports
-        ]  # fmt: skip
+        return [self._of_port(port) for port in self._parts.declared.preopen_ports]
+
+    def _of_port(self, port: int) -> App:
+        return App(
+            str(port), f"Port {port}", "Preopen ports", "globe", "", port=port,
+            shareable=True, own_port_only=True,
+        )  # fmt: skip
 
     # ---- how they are
 

@@ -58,6 +58,7 @@ class Parts:
         self.splices = Splices()
         self._runtime_dir = ""
         self._at_end: list[Callable[[], Any]] = []
+        atexit.register(self._end)
         self.processes = Processes(self)
         self.at_end(self.processes.end_all)
 
@@ -78,8 +79,15 @@ class Parts:
         return self._runtime_dir
 
     def at_end(self, call: Callable[[], Any]) -> None:
-        """Calls that when the server ends; the last one first."""
-        atexit.register(call)
+        """Calls that when the server ends; in the order in which they were given."""
+        self._at_end.append(call)
+
+    def _end(self) -> None:
+        for call in self._at_end:
+            try:
+                call()
+            except OSError as error:
+                self.log.warning("Backend.AI: at the server's end: %s", error)
 
 
 def link(serverapp: Any) -> None:

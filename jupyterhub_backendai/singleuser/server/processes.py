@@ -51,9 +51,13 @@ class Process:
         """Its exit code once it has ended."""
         return self._popen.poll()
 
+    def wrote_in_the_end(self) -> str:
+        """What it wrote before it ended. Blocks a moment, for the rest of it."""
+        self._reader.join(0.5)  # longer where what it started goes on writing
+        return self.wrote()
+
     def wrote(self) -> str:
         """What it wrote last."""
-        self._reader.join(0.2)  # where it has ended, for the rest of it
         try:
             with open(self._log, "rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -208,7 +212,9 @@ class Processes:
             code = process.ended
             if code is not None:
                 ended = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-                raise NotStarted(f"It ended {ended} before it answered.", process.wrote())
+                loop = asyncio.get_running_loop()
+                wrote = await loop.run_in_executor(None, process.wrote_in_the_end)
+                raise NotStarted(f"It ended {ended} before it answered.", wrote)
             if process.port in ports.listening():
                 return process.port
             if time.monotonic() > until:

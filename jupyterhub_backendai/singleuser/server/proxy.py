@@ -40,6 +40,7 @@ class AppHandler(SignedIn):
     _upstream: upstream.Upstream | None = None
     _relaying: asyncio.Task | None = None
     _chunked = False
+    _prepared = False
     _headed = False  # whether the answer's head is out
     _switched: HTTPHeaders | None = None  # those of a 101
     _failure: Failure | None = None
@@ -64,6 +65,13 @@ class AppHandler(SignedIn):
             return
         note_activity(self.settings)
         await self._connect(rest)
+        self._prepared = True
+
+    def finish(self, *args: Any) -> Any:
+        """What is answered before the request was read ends the connection: the client is told."""
+        if not self._prepared:
+            self.set_header("Connection", "close")
+        return super().finish(*args)
 
     # ---- what is asked
 
