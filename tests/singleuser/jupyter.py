@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -46,7 +47,8 @@ class Server:
     def ask(self, method: str, path: str, **headers: str) -> tuple[int, Any]:
         """The status and the JSON, or text, of an answer to whoever has the token."""
         given = {"Authorization": f"token {TOKEN}", **headers}
-        request = urllib.request.Request(self.url + path, method=method, headers=given)
+        url = urllib.parse.urljoin(self.url, path)
+        request = urllib.request.Request(url, method=method, headers=given)
         try:
             with urllib.request.urlopen(request) as response:
                 status, body = response.status, response.read().decode()
@@ -65,7 +67,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def running(directory: Path, tmux: bool = True, *words: str, **variables: str) -> Iterator[Server]:
+def running(
+    directory: Path, tmux: bool = True, *words: str, port: int = 0, **variables: str
+) -> Iterator[Server]:
     """A server in that directory; without tmux there is none on its PATH."""
     home = directory / "home"
     home.mkdir(exist_ok=True)
@@ -83,7 +87,7 @@ def running(directory: Path, tmux: bool = True, *words: str, **variables: str) -
         "MARK": "from the image",
         **variables,
     }
-    server = Server(directory, free_port(), environment)
+    server = Server(directory, port or free_port(), environment)
     command = [
         sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
         f"--port={server.port}", "--port-retries=0", "--ip=127.0.0.1",

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import Any
 from urllib.parse import quote
 
 from tornado.httpclient import HTTPRequest
-from tornado.websocket import WebSocketClientConnection, websocket_connect
+from tornado.websocket import (
+    WebSocketClientConnection,
+    WebSocketClosedError,
+    websocket_connect,
+)
 
 from .terminal_server import TOKEN, Server
 
@@ -34,7 +39,8 @@ class Window:
             if kind == "stdout":
                 self.text += rest[0]
                 if not self.slow:
-                    self.send("drawn", len(rest[0]))
+                    with contextlib.suppress(WebSocketClosedError):  # more was to be read of it
+                        self.send("drawn", len(rest[0]))
         self.closed = True
 
     def send(self, *message: Any) -> None:

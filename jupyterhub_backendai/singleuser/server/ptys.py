@@ -5,11 +5,13 @@ pty for each window, waits for it, since tmux behind it goes on all the same; `S
 what is too much and sends the last of it again later, so no window holds up a program.
 """
 
+from __future__ import annotations
+
 import contextlib
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Dict, List, Optional
+from typing import Any
 
 from terminado.management import NamedTermManager, TermManagerBase, UniqueTermManager
 from tornado.ioloop import IOLoop
@@ -22,7 +24,7 @@ KEPT = 250  # reads, of 4 KiB at most each, that a window gets when it attaches
 class _Manager(TermManagerBase):
     """What both have: the environment of a shell, and no waiting on the event loop."""
 
-    def __init__(self, command: List[str], environment: Dict[str, Optional[str]], folder: str):
+    def __init__(self, command: list[str], environment: dict[str, str | None], folder: str):
         super().__init__(
             shell_command=command,  # type: ignore[arg-type]  # a list, as it has always been
             extra_env=environment,
@@ -48,17 +50,17 @@ class _Manager(TermManagerBase):
 class Shared(NamedTermManager, _Manager):
     """A pty for each name; every window of that name has the same."""
 
-    def __init__(self, command: List[str], environment: Dict[str, Optional[str]], folder: str):
+    def __init__(self, command: list[str], environment: dict[str, str | None], folder: str):
         _Manager.__init__(self, command, environment, folder)
         self.max_terminals = None
-        self.terminals: Dict[str, Any] = {}
+        self.terminals: dict[str, Any] = {}
 
     def new_terminal(self, **kwargs: Any) -> Any:
         pty = super().new_terminal(**kwargs)
         pty.read_buffer = deque(maxlen=KEPT)
         return pty
 
-    def get_terminal(self, term_name: str) -> Any:
+    def get_terminal(self, term_name: str) -> Any:  # type: ignore[override]
         return self.terminals[term_name]  # one that has just ended is not made anew
 
     def pre_pty_read_hook(self, ptywclients: Any) -> None:
@@ -79,11 +81,11 @@ class Shared(NamedTermManager, _Manager):
 class Attached(UniqueTermManager, _Manager):
     """A pty for each window, with a program in it that attaches to what the window names."""
 
-    def __init__(self, command: List[str], environment: Dict[str, Optional[str]], folder: str):
+    def __init__(self, command: list[str], environment: dict[str, str | None], folder: str):
         _Manager.__init__(self, command, environment, folder)
         self.max_terminals = None
         self.attach = command
-        self._held: Dict[Any, Any] = {}  # ptys that are not read now, by their window
+        self._held: dict[Any, Any] = {}  # ptys that are not read now, by their window
 
     def get_terminal(self, url_component: Any = None) -> Any:
         pty = self.new_terminal(shell_command=[*self.attach, f"={url_component}"])

@@ -1,5 +1,7 @@
 """Files that a session's home begins with. What is there is never touched, and no link followed."""
 
+from __future__ import annotations
+
 import os
 from typing import Any
 

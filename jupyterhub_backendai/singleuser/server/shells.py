@@ -1,10 +1,12 @@
 """The shells of a session, by name: each in tmux where the image has it, else in a pty of ours."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import re
 import shutil
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 from . import seeds
 from .access import Failure
@@ -16,7 +18,7 @@ _PREFIX = "shell-"
 _NO_SHELL = {"nologin", "false", "true"}
 
 
-def make(serverapp: Any) -> "Shells":
+def make(serverapp: Any) -> Shells:
     """The shells of this server; it looks once whether the image has tmux."""
     environment = environment_of(serverapp)
     folder = os.path.expanduser(serverapp.root_dir)
@@ -26,9 +28,9 @@ def make(serverapp: Any) -> "Shells":
     return PtyShells(environment, folder)
 
 
-def environment_of(serverapp: Any) -> Dict[str, Optional[str]]:
+def environment_of(serverapp: Any) -> dict[str, str | None]:
     """What a shell's environment has otherwise than the server's; None takes a variable out."""
-    changes: Dict[str, Optional[str]] = {
+    changes: dict[str, str | None] = {
         "SHELL": program(),
         "COLORTERM": "truecolor",
         "JUPYTER_SERVER_ROOT": serverapp.root_dir,
@@ -71,7 +73,7 @@ class Shells:
     kind = ""
     manager: Any
 
-    async def names(self) -> List[str]:
+    async def names(self) -> list[str]:
         """The shells there are, the oldest first."""
         raise NotImplementedError
 
@@ -113,10 +115,10 @@ class PtyShells(Shells):
 
     kind = "pty"
 
-    def __init__(self, environment: Dict[str, Optional[str]], folder: str) -> None:
+    def __init__(self, environment: dict[str, str | None], folder: str) -> None:
         self.manager = Shared([str(environment["SHELL"])], environment, folder)
 
-    async def names(self) -> List[str]:
+    async def names(self) -> list[str]:
         return list(self.manager.terminals)
 
     async def start(self, name: str) -> bool:
@@ -147,7 +149,7 @@ class TmuxShells(Shells):
 
     kind = "tmux"
 
-    def __init__(self, tmux: str, environment: Dict[str, Optional[str]], folder: str) -> None:
+    def __init__(self, tmux: str, environment: dict[str, str | None], folder: str) -> None:
         self.folder = folder
         self.command = [tmux, "-u", "-f", os.path.join(seeds.HERE, "start.conf")]
         self.own_settings = os.path.expanduser("~/.tmux.conf")
@@ -156,7 +158,7 @@ class TmuxShells(Shells):
         self.environment = self.manager.make_term_env()
         self.environment["BACKENDAI_TMUX_CONF"] = self.settings  # start.conf takes it out again
 
-    async def tmux(self, *words: str) -> Tuple[int, str, str]:
+    async def tmux(self, *words: str) -> tuple[int, str, str]:
         """Runs a tmux command; its exit code, output and complaint."""
         process = await asyncio.create_subprocess_exec(
             *self.command, *words,
@@ -171,7 +173,7 @@ class TmuxShells(Shells):
         code = process.returncode or 0
         return code, out.decode("utf-8", "replace"), err.decode("utf-8", "replace").strip()
 
-    async def names(self) -> List[str]:
+    async def names(self) -> list[str]:
         form = "#{session_created} #{session_id} #{session_name}"
         rows = await self._rows("list-sessions", "-F", form)
         found = [
@@ -180,7 +182,7 @@ class TmuxShells(Shells):
         ]
         return [name for *_, name in sorted(found)]
 
-    async def _rows(self, *words: str) -> List[str]:
+    async def _rows(self, *words: str) -> list[str]:
         """What a tmux listing says, a row each; [] where no tmux server runs."""
         code, out, _ = await self.tmux(*words)
         return out.splitlines() if code == 0 else []

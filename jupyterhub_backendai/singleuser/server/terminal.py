@@ -11,11 +11,13 @@ From a window: `["stdin", text]`, `["set_size", rows, columns]`, `["drawn", char
 before that is sent once more, `["disconnect", 1]` when the shell has ended or was detached from.
 """
 
+from __future__ import annotations
+
 import os
 import shutil
 import time
 from datetime import datetime, timezone
-from typing import Any, Dict, List
+from typing import Any
 
 from jupyter_server.utils import ensure_async
 from tornado.ioloop import PeriodicCallback
@@ -48,7 +50,7 @@ def why_not(parts: Any) -> str:
     return "" if shells else NO_TERMINADO
 
 
-def item(parts: Any) -> Dict[str, Any]:
+def item(parts: Any) -> dict[str, Any]:
     """What the terminal's item of `E/apps` has."""
     why = why_not(parts)
     return {
@@ -69,7 +71,7 @@ def item(parts: Any) -> Dict[str, Any]:
     }
 
 
-def handlers(parts: Any) -> List[Any]:
+def handlers(parts: Any) -> list[Any]:
     """The terminal's routes; where there can be no terminal, the page alone, which says why."""
     if os.environ.get("BACKENDAI_SESSION_ID"):  # a plain server's home is not ours to fill
         seeds.sow(parts.log)

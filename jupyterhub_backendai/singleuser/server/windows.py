@@ -1,5 +1,7 @@
 """The socket of a window that looks at a shell; `terminal` tells what goes through it."""
 
+from __future__ import annotations
+
 import contextlib
 import json
 import time

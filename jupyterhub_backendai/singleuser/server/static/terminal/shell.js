@@ -74,7 +74,7 @@ const Shell = (() => {
     // ---- what the user does
 
     type(data) {
-      if (this.page.control() && /^[@-_a-z]$/.test(data)) {
+      if (/^[@-_a-z]$/.test(data) && this.page.control()) {
         data = String.fromCharCode(data.toUpperCase().charCodeAt(0) & 31);
       }
       for (let at = 0; at < data.length; at += PIECE) this.send(["stdin", data.slice(at, at + PIECE)]);

@@ -12,16 +12,11 @@
 
   // ---- the server
 
-  /** The token as its cookie is now: another sign-in may have changed it. */
-  function token() {
-    const cookie = document.cookie.split("; ").find((each) => each.startsWith("_xsrf="));
-    return cookie ? decodeURIComponent(cookie.slice(6)) : xsrf;
-  }
-
-  /** {status, body}; status 0 where nobody answers, 403 where somebody wants a sign-in. */
+  /** {status, body}; status 0 where nobody answers, 403 where somebody wants a sign-in, or another
+      has been since: then the page is to be loaded again too. */
   async function call(method, path) {
     try {
-      const headers = { Accept: "application/json", "X-XSRFToken": token() };
+      const headers = { Accept: "application/json", "X-XSRFToken": xsrf };
       const response = await fetch(root + path, { method, headers, redirect: "manual", cache: "no-store" });
       const status = response.type === "opaqueredirect" || response.status === 401 ? 403 : response.status;
       const body = await response.json().catch(() => ({}));
