@@ -13,7 +13,7 @@ from tornado.httpclient import HTTPClientError
 
 from tests.hub.harness import wait_for
 
-from .terminal_server import TMUX, TOKEN, Server, running
+from .jupyter import TMUX, TOKEN, Server, running
 from .window import Window, attach
 
 WITHOUT = pytest.param(False, id="no tmux")

@@ -15,7 +15,7 @@ from tornado.websocket import (
     websocket_connect,
 )
 
-from .terminal_server import TOKEN, Server
+from .jupyter import TOKEN, Server
 
 PATIENCE = 20  # seconds; nothing here takes two
 

@@ -19,6 +19,12 @@ _NOT_PASSED = {
     "x-forwarded-context", "x-real-ip", "x-scheme", "content-length", "cookie", "authorization",
     "referer",
 }  # fmt: skip
+# of answers, what acts on everything of the host that they come from: the Hub and the server too
+_OF_THE_HOST = {
+    "accept-ch", "alt-svc", "clear-site-data", "nel", "origin-agent-cluster", "public-key-pins",
+    "public-key-pins-report-only", "report-to", "reporting-endpoints", "service-worker-allowed",
+    "speculation-rules", "strict-transport-security",
+}  # fmt: skip
 _COOKIES_OF_OURS = re.compile(r"(?:jupyterhub-|jupyter-hub|username-|_xsrf\Z|service-)", re.I)
 _LOCAL = {"127.0.0.1", "localhost", "0.0.0.0", "[::1]", "::1"}
 
@@ -85,7 +91,7 @@ class Answers:
         self.prefix, self.host, self.port, self.strips = prefix, host.lower(), port, strips
 
     def headers(self, given: HTTPHeaders, has_length: bool) -> list[tuple[str, str]]:
-        dropped = HOP_BY_HOP | _named(given)
+        dropped = HOP_BY_HOP | _OF_THE_HOST | _named(given)
         if not has_length:
             dropped = dropped | {"content-length"}
         found: list[tuple[str, str]] = []
