@@ -104,8 +104,9 @@ async def test_the_window_that_was_used_last_has_the_size(server: Server) -> Non
     name = server.ask("POST", "terminal/shells")[1]["shell"]
     large = await attach(server, name, rows=40, columns=120)
     small = await attach(server, name, rows=20, columns=60)
-    for window, width in ((large, "120"), (small, "60"), (large, "120")):
+    for window in (large, small):
         await window.sees("mine")  # it is attached
+    for window, width in ((large, "120"), (small, "60"), (large, "120")):
         window.type("x")
         form = ("list-windows", "-F", "#{window_width}")
         await window.until(lambda form=form, width=width: width in server.tmux(*form), width)
