@@ -61,9 +61,22 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "shm": ("shared memory where nobody asks for any", "by the size of memory"),
     },
     App: {
-        "name": "name of the app",
+        "name": "letters, digits, `-` and `_`, not digits alone",
         "title": ("what people read", "the name"),
-        "port": ("its port inside the session, 1024 to 65535; cannot be preopened", "none"),
+        "category": ("the heading that it stands under", "as sessions know it, else `Other`"),
+        "icon": ("a Font Awesome name", "as sessions know it"),
+        "protocol": ("`http` has a page; `tcp`, `vnc` and `rdp` are plain connections", "`http`"),
+        "ports": (
+            "its ports inside the session (or `port`, for one), 1024 to 65535; cannot be preopened",
+            "none: one that sessions know by its name",
+        ),
+        "command": (
+            "a list that starts it on first use, `{port}` in it is its port; it is to listen at "
+            "127.0.0.1",
+            "its user starts it",
+        ),
+        "path": ("where in it a browser begins", "its root"),
+        "shareable": ("whether it may be opened to the public, where a policy allows that", "`True`"),
     },
     Preset: {
         "name": "what requests say",
