@@ -15,7 +15,7 @@ from jupyterhub import orm
 from spawners import site_config, spawner_of, user_of
 from traitlets.config import Config
 
-from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
+from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError, ImageFacts
 from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.errors import LaunchError
 from jupyterhub_backendai.model.policy import Policies
@@ -132,16 +132,19 @@ async def test_without_a_database_people_are_told_so(
     assert "<form" not in form
 
 
+FACTS = ImageFacts("sha256:1", (), {})
+
+
 async def test_cores_are_chosen_when_the_container_before_is_there(config: Config) -> None:
     user = user_of(config, Slow)
     first, second = user._new_spawner(""), user._new_spawner("")
     session = running(first.site)
     try:
-        start = asyncio.ensure_future(first.make_container(session, lambda cores: None))
+        start = asyncio.ensure_future(first.make_container(session, lambda cores: None, (), FACTS))
         await asyncio.wait_for(first.chosen.wait(), 10)
         start.cancel()
         await asyncio.wait([start])
-        after = asyncio.ensure_future(second.make_container(session, lambda cores: None))
+        after = asyncio.ensure_future(second.make_container(session, lambda cores: None, (), FACTS))
         _, pending = await asyncio.wait([after], timeout=0.1)
         assert pending
         assert not second.chosen.is_set()
