@@ -272,6 +272,23 @@ def test_an_answer_that_ends_too_early_is_no_whole_one(server: Server) -> None:
         _ = server.ask("app/demo/half").content
 
 
+def test_visitors_who_leave_in_the_middle_leave_nothing_behind(server: Server) -> None:
+    before = wait_for(lambda: resources(server))
+    for number in range(40):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=30) as link:
+            down = f"GET {BASE}backendai/app/demo/stream/{1 << 30} HTTP/1.1\r\n"
+            up = f"POST {BASE}backendai/app/demo/count HTTP/1.1\r\nContent-Length: {1 << 30}\r\n"
+            first = up if number % 2 else down
+            head = f"{first}Host: localhost\r\nAuthorization: token {TOKEN}\r\n\r\n"
+            link.sendall(head.encode())
+            if number % 2:
+                link.sendall(bytes(3 * MEGABYTE))
+            else:
+                assert link.recv(1000)
+    assert server.ask("app/demo/x").status_code == 200
+    wait_for(lambda: resources(server)[0] <= before[0] + 3)
+
+
 def test_events_come_at_once(server: Server) -> None:
     with server.ask("app/demo/events", stream=True) as found:
         assert found.headers["Content-Type"] == "text/event-stream"

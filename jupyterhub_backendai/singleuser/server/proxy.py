@@ -39,6 +39,7 @@ class AppHandler(SignedIn):
     _app: App
     _upstream: upstream.Upstream | None = None
     _relaying: asyncio.Task | None = None
+    _sending: asyncio.Task | None = None
     _chunked = False
     _prepared = False
     _headed = False  # whether the answer's head is out
@@ -155,7 +156,7 @@ class AppHandler(SignedIn):
     async def _send(self, data: bytes) -> None:
         if self._upstream is None or self._relaying is None or self._relaying.done():
             return
-        sending = asyncio.ensure_future(self._upstream.send(data))
+        sending = self._sending = asyncio.ensure_future(self._upstream.send(data))
         await asyncio.wait([sending, self._relaying], return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():  # it has answered, and takes no more
             sending.cancel()
@@ -251,12 +252,18 @@ class AppHandler(SignedIn):
 
     def _end(self) -> None:
         taken, self._upstream = self._upstream, None
-        if self._relaying is not None and not self._relaying.done():
-            self._relaying.cancel()
-            if taken is not None:
-                self._relaying.add_done_callback(lambda _: taken.close())
-        elif taken is not None:
-            taken.close()
+        tasks = [t for t in (self._relaying, self._sending) if t is not None and not t.done()]
+        for task in tasks:
+            task.cancel()
+        if taken is not None:
+            asyncio.ensure_future(_close(taken, tasks))
+
+
+async def _close(taken: upstream.Upstream, tasks: list[asyncio.Task]) -> None:
+    """When nobody reads or writes there any more."""
+    if tasks:
+        await asyncio.wait(tasks)
+    taken.close()
 
 
 def handlers(parts):
