@@ -11,8 +11,8 @@ from docker.tls import TLSConfig
 from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
+from jupyterhub_backendai.hub_setup import setup
 from jupyterhub_backendai.model.errors import ConfigurationError
-from jupyterhub_backendai.setup import setup
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 

@@ -12,10 +12,10 @@ from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
 from jupyterhub_backendai.configuration import read_configuration
+from jupyterhub_backendai.hub_setup import setup
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.registration import ACCESS
 from jupyterhub_backendai.service.handover import LOOK, VARIABLE, unpack
-from jupyterhub_backendai.setup import setup
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from traitlets.config import Config
 
 import jupyterhub_backendai
 from jupyterhub_backendai._data import data_paths
-from jupyterhub_backendai.setup import setup
+from jupyterhub_backendai.hub_setup import setup
 from jupyterhub_backendai.site import reach
 
 
