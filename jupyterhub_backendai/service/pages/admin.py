@@ -17,8 +17,10 @@ from ...model.status import Status
 from ...site.clock import utcnow
 from ...store import AgentState, Filter, Session
 from ..agents import DeviceRow, Load, device_rows, loads
+from ..apps import OpenWayRow
 from ..auth import DELETE, READ, START
 from ..base import Refused
+from ..opening import addresses_for
 from ..owners import EVERYBODY
 from ..schemas import Part
 from .base import Page
@@ -31,6 +33,7 @@ PARTS = {"site": "backendai/pages/admin_site.html"}
 MOST_WAITING, LEAST_WAITING = 35, 10
 MOST_HELD = 60
 MOST_OWNERS = 3  # that are named of those whose sessions are not shown
+MOST_WAYS = 50  # apps that are open to others, oldest first
 MOST_AGENTS = 60  # of one resource group
 RULES = {  # of a group's line, and of where what is in it goes
     "backfill": "Who fits may go before who does not fit yet.",
@@ -130,8 +133,8 @@ class AdminPage(Page):
         wanted = self.read_query(AdminQuery).agent
         db, store, groups = self.site.db, self.site.store, self.site.catalog.resource_groups
         waiting = asyncio.gather(*(self._waiting(group) for group in groups))
-        agents, holdings, lines = await asyncio.gather(
-            db(store.agents), db(store.holdings), waiting
+        agents, holdings, lines, ways = await asyncio.gather(
+            db(store.agents), db(store.holdings), waiting, db(store.open_ways)
         )
         named = [agent for agent in agents if wanted in agent.name]
         rows = fair(
@@ -158,6 +161,8 @@ class AdminPage(Page):
             "backendai/pages/admin.html", PARTS,
             groups=views, events=EVERYBODY, wanted=wanted,
             finds=bool(wanted) or any(view.more for view in views),
+            ways=[OpenWayRow.of_all(one, addresses_for(self)) for one in ways[:MOST_WAYS]],
+            more_ways=max(0, len(ways) - MOST_WAYS),
             may_order=self.caller.may_all(START), can_end=self.caller.may_all(DELETE),
         )  # fmt: skip
 

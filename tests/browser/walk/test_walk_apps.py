@@ -117,6 +117,9 @@ def test_a_terminal_that_stays(seat: Seat) -> None:
     expect(shell.get_by_role("status")).to_contain_text("Copied")
     assert "copy-1-this" in shell.evaluate("navigator.clipboard.readText()")
     if seat.environment == "demo":
+        shell.set_viewport_size({"width": 900, "height": 420})
+        run(shell, "clear; python3 -c 'import numpy; print(numpy.arange(6) ** 2)'", "25]")
+        run(shell, "df -h --output=target,avail /home/work", "Avail")
         keep(shell.screenshot(), "terminal")
     shell.close()
 
@@ -149,6 +152,10 @@ def test_a_port_goes_on_by_itself_once_something_listens(
     assert url
     if seat.environment == "demo":
         keep(seat.page.screenshot(full_page=True), "apps")
+    with seat.page.expect_download() as key:
+        seat.page.get_by_role("link", name="id_container").click()
+    in_home = seat.hub.run_inside(seat.id, "cat", "/home/work/id_container")
+    assert Path(key.value.path()).read_text() == in_home
     stranger = sit_down()
     stranger.goto(url)
     expect(stranger.locator("h1")).to_have_text("It is here")
