@@ -76,7 +76,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
             "its user starts it",
         ),
         "path": ("where in it a browser begins", "its root"),
-        "shareable": ("whether it may be opened to the public, where a policy allows that", "`True`"),
+        "shareable": ("whether it may be public, where a policy allows that", "`True`"),
     },
     Preset: {
         "name": "what requests say",

@@ -114,8 +114,11 @@ async def test_ssh_by_a_port_and_a_wrong_one_is_told_beside_its_field(
     await field.fill(str(PORTS[2]))
     await ssh.get_by_role("button", name="Give it a port").click()
     command = f"ssh -i ~/.ssh/id_container -o HostKeyAlias=backendai-[0-9a-f]+ -p {PORTS[2]} work@"
-    await expect(ssh.locator("#bk-ssh-command")).to_have_text(re.compile(command))
+    await expect(ssh.locator("#bk-ssh-long")).to_have_text(re.compile(command))
     await expect(ssh.locator("#bk-ssh-config")).to_contain_text(f"Port {PORTS[2]}")
+    before = await ssh.get_by_text("SHA256:").inner_text()
+    await ssh.get_by_role("button", name="Make a new key").click()
+    await expect(ssh.get_by_text("SHA256:")).not_to_have_text(before)
 
 
 async def test_an_admin_sees_what_is_open_and_no_key(visit: Open, session: Session) -> None:
