@@ -168,16 +168,23 @@ class Apps:
     def target(self, app: App) -> int:
         """The port to connect to. Raises ConnectionRefusedError where nothing of it is running."""
         port = self.port(app)
-        if port is None or not (app.own_port_only or self._parts.processes.running(app.name)):
+        if port is None or not self._is_its_own(app, port):
             raise ConnectionRefusedError(f"{app.title} is not running.")
         return port
 
+    def _is_its_own(self, app: App, port: int) -> bool:
+        """Whether what listens there is that app. What we did not start counts on a port that is
+        the app's alone; what we started for another app never does."""
+        if self._parts.processes.running(app.name):
+            return True
+        return app.own_port_only and port not in self._parts.processes.others(app.name)
+
     def is_listening(self, app: App, listening: set[int] | None = None) -> bool:
-        """Whether it answers. What we did not start counts on a port that is the app's alone."""
-        process = self._parts.processes.running(app.name)
-        if process is None and not app.own_port_only:
+        """Whether it answers."""
+        port = self.port(app)
+        if port is None or not self._is_its_own(app, port):
             return False
-        return self.port(app) in (ports.listening() if listening is None else listening)
+        return port in (ports.listening() if listening is None else listening)
 
     def item(self, app: App, listening: set[int]) -> dict:
         if app.is_page:

@@ -127,6 +127,11 @@ class Processes:
         process = self._processes.get(name)
         return process if process is not None and process.ended is None else None
 
+    def others(self, name: str) -> set[int]:
+        """The ports of what runs and is another app."""
+        running = list(self._processes.items())
+        return {p.port for other, p in running if other != name and p.ended is None}
+
     def starting(self, name: str) -> bool:
         return name in self._starts
 
@@ -191,7 +196,7 @@ class Processes:
         loop = asyncio.get_running_loop()
         found = 0
         try:
-            found = self._free(port)
+            found = self._free(name, port)
             self._taken.add(found)
             # what makes the command may look at files, or run a program
             return await loop.run_in_executor(
@@ -202,9 +207,11 @@ class Processes:
         finally:
             self._taken.discard(found)
 
-    def _free(self, port: int) -> int:
+    def _free(self, name: str, port: int) -> int:
+        """A port for that app: never one that is somebody else's, or may be open to others."""
         alive = {p.port for p in self._processes.values() if p.ended is None}
-        return ports.free(port, ports.listening() | alive | self._taken)
+        kept = self._parts.declared.kept_from(name)
+        return ports.free(port, ports.listening() | alive | self._taken | kept)
 
     async def _answers(self, process: Process) -> int:
         until = time.monotonic() + START_TIMEOUT

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 from tornado import web
 from tornado.httputil import HTTPHeaders
@@ -18,7 +19,6 @@ from . import pages, rewriting, splice, upstream
 from .access import Failure, SignedIn, checked
 from .apps import App
 
-SAFE = ("GET", "HEAD", "OPTIONS")
 NO_LIMIT = 1 << 62  # bytes of a request's body
 
 
@@ -57,7 +57,11 @@ class AppHandler(SignedIn):
         await super().prepare()
         if self._finished:
             return
-        if (self.request.method not in SAFE or self._is_websocket()) and not self.check_origin():
+        try:
+            elsewhere = self._is_from_elsewhere()
+        except ValueError:  # an origin that is none
+            elsewhere = True
+        if elsewhere:
             raise Failure(403, "origin", "This request comes from another site.")
         # what is written in parts would wait for the client's word that it has the first
         self._connection.stream.set_nodelay(True)
@@ -99,6 +103,21 @@ class AppHandler(SignedIn):
         asked = self.request.headers
         tokens = [token.strip().lower() for token in asked.get("Connection", "").split(",")]
         return "upgrade" in tokens and asked.get("Upgrade", "").lower() == "websocket"
+
+    def _is_from_elsewhere(self) -> bool:
+        """Whether a page of another site asks, and not a person who follows a link. What an app
+        lets others read is its own choice, and not enough: they would read with the cookie."""
+        if self.token_authenticated:
+            return False
+        asked = self.request.headers
+        if self.request.method == "OPTIONS" and "Origin" in asked:  # of these Jupyter lets all pass
+            return urlsplit(asked["Origin"].lower()).netloc != self._host.lower()
+        if not self.check_origin():
+            return True
+        elsewhere = asked.get("Sec-Fetch-Site", "") in ("same-site", "cross-site")
+        visit = asked.get("Sec-Fetch-Mode", "") == "navigate"
+        follows = visit and self.request.method in ("GET", "HEAD")
+        return "Origin" not in asked and elsewhere and not follows
 
     def _is_visit(self) -> bool:
         return self.request.method == "GET" and self.wants_page()
