@@ -107,7 +107,12 @@ def test_without_a_key_in_the_file_none_opens(tmp_path: Path) -> None:
 def test_forms_need_the_token_against_other_sites(server: Server) -> None:
     browser = server.browser()
     where = server.url("open/absent")
-    assert browser.post(where, timeout=60).status_code == 403
+    scripts = {"Accept": "application/json"}
+    refused = browser.post(where, headers=scripts, timeout=60)
+    assert refused.status_code == 403
+    assert "'_xsrf' argument missing" in refused.json()["errors"][0]["message"]
+    late = browser.post(where, timeout=60, allow_redirects=False)
+    assert (late.status_code, late.headers["Location"]) == (303, f"{BASE}backendai/open/absent")
     form = {"_xsrf": browser.cookies["_xsrf"]}
     assert browser.post(where, data=form, timeout=60, allow_redirects=False).status_code == 303
     # nothing else became laxer by it
@@ -205,6 +210,7 @@ def test_a_port_that_nothing_answers_on(server: Server) -> None:
     script = re.search(r'src="([^"]+open\.js)"', page.text)[1]
     script_url = f"http://127.0.0.1:{server.port}{script}"
     assert "fetch" in browser.get(script_url, timeout=60).text
+    assert browser.get(script_url, timeout=60).headers["Cache-Control"] == "no-cache"
     error = server.ask(f"app/{port}/")
     assert error.status_code == 503
     assert error.json()["errors"][0]["code"] == "not_answering"

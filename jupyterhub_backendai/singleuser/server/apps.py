@@ -289,6 +289,8 @@ def _place(app: App) -> tuple:
 class AppsHandler(SignedInOrKey):
     """`GET E/apps`"""
 
+    needs = ("read", "terminals")
+
     @checked
     async def get(self):
         self.answer({"apps": self.parts.apps.items()})

@@ -111,6 +111,16 @@ class OpenHandler(SignedInOrKey):
     def takes_key(self) -> bool:  # type: ignore[override]
         return self.request.method == "POST"
 
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A form that comes when the sign-in has run out leads to the sign-in, and to the page."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        late = not isinstance(error, Failure) or error.errors[0]["code"] == "sign_in"
+        if status_code == 403 and late and self.request.method == "POST" and self.wants_page():
+            where = self.parts.url("open/" + quote(self.path_args[0], safe=""))
+            self.redirect(where, status=303)
+        else:
+            super().write_error(status_code, **kwargs)
+
     def _find(self, name: str) -> App:
         app = self.parts.apps.get(name)
         if app is None:
@@ -203,9 +213,14 @@ def _with_log(error: NotStarted) -> str:
 class StaticHandler(SignedIn, web.StaticFileHandler):
     """Our own styles, scripts and icons."""
 
+    needs = ()
+
     def initialize(self, parts: Any, path: str) -> None:  # type: ignore[override]
         self.parts = parts
         web.StaticFileHandler.initialize(self, path)
+
+    def set_extra_headers(self, path: str) -> None:
+        self.set_header("Cache-Control", "no-cache")  # they may be others after a restart
 
     @checked
     async def get(self, path: str, include_body: bool = True) -> None:

@@ -214,7 +214,18 @@ class AppHandler(SignedIn):
         has_length = "Transfer-Encoding" not in headers
         for name, value in self._rewriting.headers(headers, has_length):
             self.add_header(name, value)
+        self.add_header("Content-Security-Policy", self._framing())
         self._headed = True
+
+    def _framing(self) -> str:
+        """Who may show an app's pages in a frame: this site, or whom the server's policy names.
+        With the app's own policy both hold. Apps have frames of their own, so `'none'` of the
+        server's pages is not for them."""
+        said = str(self.settings.get("headers", {}).get("Content-Security-Policy", ""))
+        for rule in map(str.strip, said.split(";")):
+            if rule.lower().startswith("frame-ancestors ") and "'none'" not in rule.lower():
+                return rule
+        return "frame-ancestors 'self'"
 
     def _broken(self, error: Exception) -> None:
         if self._headed:

@@ -16,12 +16,11 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jupyter_server.base.websocket import WebSocketMixin
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from . import ports
-from .access import Failure, SignedIn, checked
+from .access import Failure, SignedIn, WebSocketMixin, checked
 from .processes import NotStarted
 
 NAME = "sshd"
@@ -145,10 +144,21 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
         await SignedIn.prepare(self)
         if self._finished:
             return
+        if self.request.headers.get("Upgrade", "").lower() != "websocket":
+            self.set_header("Upgrade", "websocket")
+            raise Failure(426, "upgrade", "This is a websocket for SSH. The app SSH says how.")
+        if not self._is_of_this_site():
+            raise Failure(403, "origin", "This request comes from another site.")
         try:
             self._link = IOStream(await ports.connect(await start(self.parts)))
         except (NotStarted, OSError, subprocess.SubprocessError) as error:
             raise Failure(503, "not_started", f"SSH cannot be started: {error}") from error
+
+    def _is_of_this_site(self) -> bool:
+        try:
+            return bool(self.check_origin())
+        except ValueError:  # an origin that is none
+            return False
 
     def get_compression_options(self):
         return None  # what is encrypted does not get smaller
