@@ -202,7 +202,8 @@ def test_a_port_that_nothing_answers_on(server: Server) -> None:
     for path in (f"open/{port}", f"app/{port}/"):
         page = browser.get(server.url(path), timeout=60)
         assert f"Nothing answers on port {port} yet" in page.text
-        assert f"python -m http.server {port} --bind 127.0.0.1" in page.text
+        assert f"python -m http.server {port} --bind 127.0.0.1 --directory to-show" in page.text
+        assert "other sessions can reach it without signing in" in page.text
         policy = page.headers["Content-Security-Policy"]
         assert "unsafe" not in policy
         assert "script-src 'self'" in policy
@@ -263,6 +264,48 @@ def test_processes_end_with_the_server(tmp_path: Path) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
     assert not list(made.root.glob("backendai-*")), "its runtime folder is gone too"
     assert "Traceback" not in made.log
+
+
+LEAVES = """
+import http.server, os, sys, threading, time
+server = http.server.ThreadingHTTPServer(
+    ('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while not os.path.exists('leave'): time.sleep(.02)
+server.shutdown(); server.server_close()
+threading.Event().wait()
+"""
+
+
+def test_what_runs_and_answers_no_more_can_be_started_again(tmp_path: Path) -> None:
+    said = {"apps": [app("leaves", sys.executable, "-c", LEAVES, "{port}", title="Leaves")]}
+    made = Server(tmp_path / "s", said).start()
+    try:
+        browser = made.browser()
+        assert made.by_key("open/leaves", "POST").json()["ready"]
+        first = children(made.process.pid)
+        (made.home / "leave").touch()
+        wait_for(lambda: not made.item("leaves")["listening"])
+        assert made.item("leaves")["running"]
+        (made.home / "leave").unlink()
+        for path in ("open/leaves", "app/leaves/"):
+            page = browser.get(made.url(path), timeout=60)
+            assert "Leaves does not answer" in page.text
+            assert "does not answer on its port" in page.text
+            assert children(made.process.pid) == first, "a visit ends nothing"
+            assert f'href="{BASE}backendai/open/leaves?again=1">Restart<' in page.text
+        restarted = browser.get(made.url("open/leaves?again=1"), timeout=60)
+        assert restarted.status_code == 200
+        wait_for(lambda: made.ask("open/leaves").json()["ready"])
+        second = children(made.process.pid)
+        assert not first & second
+        (made.home / "leave").touch()
+        wait_for(lambda: not made.item("leaves")["listening"])
+        (made.home / "leave").unlink()
+        assert made.by_key("open/leaves", "POST").json() == {"ready": True, "why": ""}
+        assert not second & children(made.process.pid)
+    finally:
+        made.stop()
 
 
 # ---- TensorBoard

@@ -152,7 +152,7 @@ class Processes:
         again: bool = False,
         **how: Any,
     ) -> int:
-        """Starts it unless it runs, and waits until it answers; the port where it does.
+        """Starts it unless it runs and answers, and waits until it does; the port where it does.
 
         `command` is asked for the words of the command for a port; `port` is the one to try first.
         `again` ends what runs first. `how` is for `Popen` (`env`, `cwd`). Raises NotStarted.
@@ -163,7 +163,7 @@ class Processes:
             return await self.start(name, command, port, again=True, **how)
         if task is None:
             process = self.running(name)
-            if process is not None and not again:
+            if process is not None and not again and process.port in ports.listening():
                 return process.port
             task = asyncio.ensure_future(self._start(name, command, port, how))
             self._starts[name] = task

@@ -7,7 +7,6 @@ connection is spliced with the app's: what they say to each other is theirs.
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,16 +14,11 @@ from tornado import web
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
 
-from . import pages, rewriting, splice, upstream
+from . import activity, pages, rewriting, splice, upstream
 from .access import Failure, SignedIn, checked
 from .apps import App
 
 NO_LIMIT = 1 << 62  # bytes of a request's body
-
-
-def note_activity(settings: dict) -> None:
-    """Somebody uses this server; its idle checks look there."""
-    settings.setdefault("last_activity_times", {})["backendai"] = datetime.now(timezone.utc)
 
 
 @web.stream_request_body
@@ -70,7 +64,7 @@ class AppHandler(SignedIn):
             query = "?" + self.request.query if self.request.query else ""
             self.redirect(self._prefix + "/" + query)
             return
-        note_activity(self.settings)
+        activity.note(self.settings)
         await self._connect(rest)
         self._prepared = True
 
@@ -266,9 +260,8 @@ class AppHandler(SignedIn):
         taken, self._upstream = self._upstream, None
         settings = self.settings
         stream = self.detach()
-        self.parts.splices.splice(
-            stream, taken.link, head + taken.take(), lambda: note_activity(settings)
-        )
+        heard = activity.Messages(lambda: activity.note(settings))
+        self.parts.splices.splice(stream, taken.link, head + taken.take(), heard)
 
     # ---- the end
 

@@ -19,7 +19,7 @@ from typing import Any
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from . import ports
+from . import activity, ports
 from .access import Failure, SignedIn, WebSocketMixin, checked
 from .processes import NotStarted
 
@@ -108,7 +108,6 @@ def settings(port: int, key: str, environment: Mapping[str, str]) -> Iterator[st
     yield "UsePAM no"
     yield "PidFile none"
     yield "PrintMotd no"
-    yield "ClientAliveInterval 60"
     yield "AcceptEnv LANG LC_* COLORTERM"
     yield f'Subsystem sftp internal-sftp -d "{home}"'
     passed = " ".join(
@@ -165,6 +164,7 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
 
     def open(self, *args: Any, **kwargs: Any) -> None:
         super().open(*args, **kwargs)
+        self._heard = activity.Bulk(lambda: activity.note(self.settings))
         asyncio.ensure_future(self._to_the_client())
 
     async def _to_the_client(self) -> None:
@@ -175,8 +175,10 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
             self.close()
 
     async def on_message(self, message):
+        data = message.encode() if isinstance(message, str) else message
+        self._heard(data)
         try:
-            await self._link.write(message.encode() if isinstance(message, str) else message)
+            await self._link.write(data)
         except StreamClosedError:
             self.close()
 
