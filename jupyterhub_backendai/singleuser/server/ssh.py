@@ -73,6 +73,10 @@ async def start(parts: Any) -> int:
     words = [program(), "-D", "-e", "-f"]
 
     def command(port: int) -> list[str]:
+        unsaid = [name for name, value in os.environ.items() if _unsaid(name, value)]
+        if unsaid:
+            why = "its value cannot be written in the configuration of every sshd"
+            parts.log.info("Backend.AI: by SSH there is no %s: %s", ", ".join(unsaid), why)
         path = os.path.join(parts.runtime_dir, "sshd_config")
         _write(path, "\n".join(settings(port, host_key(parts.runtime_dir), os.environ)) + "\n")
         return [*words, path]
@@ -118,10 +122,20 @@ def settings(port: int, key: str, environment: Mapping[str, str]) -> Iterator[st
 
 
 def _passed(name: str, value: str) -> bool:
-    """Whether a variable of the server is one of a shell's too. What the syntax of the file has no
-    way to say is not."""
-    if _NOT_PASSED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        return False
+    """Whether a variable of the server is one of a shell's by SSH too."""
+    return _is_of_a_shell(name) and _can_be_said(value)
+
+
+def _unsaid(name: str, value: str) -> bool:
+    return _is_of_a_shell(name) and not _can_be_said(value)
+
+
+def _is_of_a_shell(name: str) -> bool:
+    return not _NOT_PASSED.fullmatch(name) and bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name))
+
+
+def _can_be_said(value: str) -> bool:
+    """Whether every OpenSSH reads it as it is: before 8.7 no quoting of these was known."""
     return value.isprintable() and '"' not in value and "\\" not in value
 
 
