@@ -308,6 +308,53 @@ def test_what_runs_and_answers_no_more_can_be_started_again(tmp_path: Path) -> N
         made.stop()
 
 
+def test_what_a_process_left_behind_ends_with_the_server(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys; print(subprocess.Popen(['sleep', '1000']).pid, flush=True);"
+        "open('pid', 'w').write('x'); sys.exit(3)"
+    )
+    said = {"apps": [app("leaves", sys.executable, "-c", code, "{port}")]}
+    made = Server(tmp_path / "s", said).start()
+    try:
+        failed = made.by_key("open/leaves", "POST").json()
+        assert "exit code 3" in failed["why"]
+        pid = int(failed["why"].split()[-1])
+        assert Path(f"/proc/{pid}").exists()
+    finally:
+        made.stop()
+    wait_for(lambda: _is_over(pid))
+
+
+def _is_over(pid: int) -> bool:
+    """Gone, or dead and not yet buried by whoever has it now."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def test_without_a_place_for_files_it_says_so(tmp_path: Path) -> None:
+    said = {"apps": [app("demo", sys.executable, DEMO, "{port}")]}
+    made = Server(tmp_path / "s", said)
+    (made.root / "sitecustomize.py").write_text(
+        "import tempfile\ndef none(*_, **__): raise FileNotFoundError(2, 'No temporary folder')\n"
+        "tempfile.mkdtemp = none\n"
+    )
+    made.environment["PYTHONPATH"] = f"{made.root}:{Path.cwd()}"
+    made.start()
+    try:
+        answer = made.by_key("open/demo", "POST")
+        assert answer.status_code == 200
+        assert "cannot be started" in answer.json()["why"]
+        page = made.browser().get(made.url("open/demo"), timeout=60)
+        assert page.status_code == 200
+        assert "No temporary folder" in page.text
+        assert "Traceback" not in made.log
+    finally:
+        made.stop()
+
+
 # ---- TensorBoard
 
 BOARD = """
@@ -342,12 +389,17 @@ def test_tensorboard(tmp_path: Path) -> None:
             ("", "Give the path"),
             ("/no/such/<dir>", "There is no directory /no/such/&lt;dir&gt;."),
             ("file", "is a file"),
+            ("s3://bucket/logs", "Copy the logs into one first"),
+            ("gs://x", "Copy the logs into one first"),
+            ("~nobody-here/logs", "There is no user nobody-here."),
             ("~/../../etc/x", "There is no directory"),
         ):
+            before = sorted(made.home.iterdir())
             refused = send(wrong)
             assert refused.status_code == 400
             assert why in refused.text
             assert 'role="alert"' in refused.text
+            assert sorted(made.home.iterdir()) == before, "nothing was made"
         assert send("runs/a b; touch x").status_code in (200, 503)
         assert (made.home / "runs/a b; touch x").is_dir()
         wait_for(lambda: made.ask("open/tensorboard").json()["ready"])
@@ -514,6 +566,22 @@ def test_a_console_is_a_tmux_session_or_a_shell(monkeypatch: pytest.MonkeyPatch)
     ]
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert known_apps.words(ttyd.command, {"port": "1"})[-1] == "sh"
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "private"),
+    [
+        ("vscode", (), True), ("mine", ("code-server", "x"), True),
+        ("mine", ("/opt/x/rserver",), True),
+        ("mine", ("jupyter", "lab"), True), ("mine", ("marimo", "edit"), True),
+        ("mine", ("marimo", "run", "a.py"), False), ("marimo", ("marimo", "run", "a.py"), True),
+        ("mine", ("mlflow", "ui"), False), ("mine", (), False),
+    ],
+)  # fmt: skip
+def test_what_is_private_is_so_by_its_program_too(
+    name: str, command: tuple[str, ...], private: bool
+) -> None:
+    assert known_apps.is_private(name, command) == private
 
 
 def test_what_stands_in_braces_is_no_format() -> None:

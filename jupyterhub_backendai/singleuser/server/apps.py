@@ -135,7 +135,7 @@ class Apps:
             strips=model.strips if model else True,
             env=model.env if model and said.command else (),
             why=why,
-            shareable=said.shareable and said.name not in known.PRIVATE,
+            shareable=said.shareable and not known.is_private(said.name, said.command),
             own_port_only=True,
         )
 
@@ -227,6 +227,14 @@ class Apps:
         """
         if app.why:
             raise NotStarted(app.why)
+        try:
+            await self._start(app, arguments)
+        except OSError as error:  # of its folders and files
+            failure = NotStarted(f"It cannot be started: {error}")
+            self._parts.processes.failed(app.name, failure)
+            raise failure from error
+
+    async def _start(self, app: App, arguments: dict | None) -> None:
         hook = self._hook(app)
         if hook is not None:
             await hook(self._parts)

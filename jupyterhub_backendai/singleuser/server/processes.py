@@ -94,13 +94,27 @@ class Process:
             os.replace(self._log, self._log + ".1")
         return self._open()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it, or something that it has started in its group, is there."""
+        if self.ended is None:
+            return True
+        pid = self._popen.pid
+        if os.path.exists(f"/proc/{pid}"):
+            return False  # its number is another's by now
+        try:
+            os.killpg(pid, 0)
+        except OSError:
+            return False
+        return True
+
     def signal(self, number: int) -> None:
+        if not self.is_there:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone
             os.killpg(self._popen.pid, number)
 
     async def end(self) -> None:
-        if self.ended is not None:
-            return  # its number may be another's by now
         self.signal(signal.SIGTERM)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._wait, GRACE)
@@ -138,6 +152,10 @@ class Processes:
     def failure(self, name: str) -> NotStarted | None:
         """Why its last start failed."""
         return self._failures.get(name)
+
+    def failed(self, name: str, why: NotStarted) -> None:
+        """Notes a start that failed before there was a process."""
+        self._failures[name] = why
 
     def wrote(self, name: str) -> str:
         process = self._processes.get(name)
@@ -192,10 +210,10 @@ class Processes:
     async def _popen(
         self, name: str, command: Callable[[int], Sequence[str]], port: int, how: dict
     ) -> Process:
-        log = os.path.join(self._parts.runtime_dir, name + ".log")
         loop = asyncio.get_running_loop()
         found = 0
         try:
+            log = os.path.join(self._parts.runtime_dir, name + ".log")
             found = self._free(name, port)
             self._taken.add(found)
             # what makes the command may look at files, or run a program
@@ -234,11 +252,11 @@ class Processes:
     def end_all(self) -> None:
         """At the server's end: all of them, with what they started. Blocks END_GRACE s at most."""
         self._ending = True
-        alive = [p for p in list(self._processes.values()) if p.ended is None]
+        alive = [p for p in list(self._processes.values()) if p.is_there]
         for process in alive:
             process.signal(signal.SIGTERM)
         until = time.monotonic() + END_GRACE
-        while time.monotonic() < until and any(p.ended is None for p in alive):
+        while time.monotonic() < until and any(p.is_there for p in alive):
             time.sleep(LOOK)
         for process in alive:
             process.signal(signal.SIGKILL)
