@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -20,33 +19,11 @@ from ...store import NotFound, OpenWay, Pool, Wanted, Way
 from .connections import Connections
 from .ports import Ports, Taken
 from .public import host_server
+from .rules import may_stay
+from .settings import Settings
 
 LOOK_INTERVAL = 0.5  # seconds between two looks at whether anything changed
 MOST_TRIES = 50  # ports of other programs that are passed over
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the configuration says of ways: see the traits of these names."""
-
-    url: str = ""  # public_app_url
-    listen: str = ""  # public_app_listen
-    pool: Pool | None = None  # app_ports, app_port_cool_down
-    address: str = ""  # app_ports_address
-    host: str = ""  # app_ports_host
-
-    @classmethod
-    def of(cls, site: Site) -> Settings:
-        """Those of a site."""
-        given = site.configuration
-        ports = given.port_range()
-        return cls(
-            url=given.public_app_url,
-            listen=given.public_app_listen,
-            pool=None if ports is None else Pool(*ports, given.app_port_cool_down),
-            address=given.app_ports_address,
-            host=given.app_ports_host,
-        )
 
 
 class Book:
@@ -147,12 +124,22 @@ class Book:
         if not self.is_open:
             self.settings = Settings.of(site)
             self._ports = Ports(self, self.settings.address)
+            self._warn()
             await self._close_what_may_not_be(site)
         while True:
             self._news.clear()
             seq = await site.db(site.store.seq)
             await self.read(site)
             await self._until_news(site, seq)
+
+    def _warn(self) -> None:
+        """What an admin should know of these settings."""
+        if self.settings.pool is not None and not self.settings.host:
+            self.log.warning(
+                "The ports of apps are at the Hub's own host name, and browsers send the Hub's "
+                "cookies to all ports of a host. Set c.BackendAI.app_ports_host to another name "
+                "of this machine."
+            )
 
     async def read(self, site: Site) -> None:
         """Reads the table once, and does what follows."""
@@ -187,7 +174,7 @@ class Book:
             number, pool = one.way.number, self.settings.pool
             if number is not None and (pool is None or number not in pool):
                 await self.close(site, one.way.id, None, "The site has this port no more.")
-            elif one.way.protocol == "http" and not policy.public_apps:
+            elif not may_stay(one.way, policy):
                 await self.close(site, one.way.id, None, "The policy allows no public apps.")
 
     # ---- hosts of their own ---------------------------------------------------------------------

@@ -13,7 +13,9 @@ from tornado.netutil import add_accept_handler, bind_sockets
 from traitlets.log import get_logger
 
 from .connections import Full
+from .greeting import Visitor
 from .public import port_server
+from .rules import asks_itself
 from .streams import Broken, Stream, splice
 from .tunnel import Place, Unreachable, open_tunnel
 
@@ -95,18 +97,23 @@ class TcpListener:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, visitor: Stream) -> None:
+    async def _serve(self, stream: Stream) -> None:
         with ExitStack() as stack:
-            stack.callback(visitor.close)
+            stack.callback(stream.close)
             way = self._book.ways.get(self._way)
             if way is None:
                 return
             with suppress(Unreachable, Broken, Full):
-                stack.enter_context(self._book.connections.one(self._way, visitor.abort))
-                stream = await open_tunnel(Place.of_way(way), way.way.app)
-                stack.callback(stream.close)
+                stack.enter_context(self._book.connections.one(self._way, stream.abort))
+                ssh = asks_itself(way.way.app, way.way.protocol)
+                visitor = Visitor(stream, ssh=ssh)
+                stack.callback(visitor.close)
+                if ssh:
+                    await visitor.hear()
+                app = await open_tunnel(Place.of_way(way), way.way.app)
+                stack.callback(app.close)
                 if self._way in self._book.ways:
-                    await splice(visitor, stream)
+                    await splice(visitor, app)
 
     def stop(self) -> None:
         """Closes the port; what goes on there is ended with its way."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from ..._within import within
 
 FIRST, MOST = 16 * 1024, 1024 * 1024  # bytes of a buffer: at first, and when that was full
 AHEAD = 64 * 1024  # bytes that are read to find the end of a line or of a head
+LOOK = 256  # bytes that are read to see what begins
 TURN = 4 * 1024 * 1024  # bytes after which others on the loop have their turn
 HALF_OPEN = 300.0  # seconds that one direction goes on when the other is over
 
@@ -82,6 +84,16 @@ class Stream:
         said = bytes(self._ahead[:end])
         del self._ahead[:end]
         return said
+
+    async def look(self, is_clear: Callable[[bytes], bool]) -> bytes:
+        """What comes first, as soon as that is enough or all; it stays to be read. Raises
+        `Broken`."""
+        piece = memoryview(bytearray(LOOK))
+        while not is_clear(bytes(self._ahead)):
+            if not (count := await self._read(piece)):
+                break
+            self._ahead += piece[:count]
+        return bytes(self._ahead)
 
     async def _read(self, into: memoryview) -> int:
         try:
