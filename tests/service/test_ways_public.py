@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 import resource
-from collections.abc import AsyncIterator
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,9 @@ import pytest
 import pytest_asyncio
 
 from jupyterhub_backendai.service.ways import visits
+from jupyterhub_backendai.service.ways.bodies import pieces
+from jupyterhub_backendai.service.ways.heads import Framing
+from jupyterhub_backendai.service.ways.streams import Stream
 
 from .session_server import KEY, PIECE
 from .ways import Open, end, opened, until
@@ -263,6 +268,69 @@ async def test_a_download_of_200_megabytes(how: str, ways: Open) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000  # kB
 
 
+async def longest_wait(work: Awaitable[object]) -> float:
+    """The longest time in seconds that others on the loop wait for their turn meanwhile."""
+    task, longest = asyncio.ensure_future(work), 0.0
+    while not task.done():
+        began = time.perf_counter()
+        await asyncio.sleep(0)
+        longest = max(longest, time.perf_counter() - began)
+    await task
+    return longest
+
+
+async def test_an_answer_in_the_smallest_pieces_lets_others_have_their_turn() -> None:
+    """All of it is there, so that nothing has to be waited for."""
+    count = 100_000
+    ours, theirs = socket.socketpair()
+    stream = Stream(ours)
+    stream._ahead += b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+    got: list[bytes] = []
+
+    async def read() -> None:
+        async for piece in pieces(stream, Framing(None, True)):
+            got.append(bytes(piece))
+
+    assert await longest_wait(read()) < 0.2
+    assert b"".join(got) == b"x" * count
+    assert len(got) < 100, "they are joined"
+    stream.close()
+    theirs.close()
+
+
+async def test_events_are_not_held_back_for_what_comes_after() -> None:
+    ours, theirs = socket.socketpair()
+    stream, got = Stream(ours), asyncio.Queue[bytes]()
+
+    async def read() -> None:
+        async for piece in pieces(stream, Framing(None, True)):
+            got.put_nowait(bytes(piece))
+
+    reading = asyncio.ensure_future(read())
+    for said, heard in (
+        (b"3\r\none\r\n3\r\ntwo\r\n", b"onetwo"), (b"2\r\nab\r\n9", b"ab"),
+        (b"\r\nsome", b"some"), (b"thing\r\n1\r\nx\r\n5\r\nhe", b"thing"),
+    ):  # fmt: skip
+        theirs.sendall(said)
+        assert await asyncio.wait_for(got.get(), 5) == heard
+    assert await asyncio.wait_for(got.get(), 5) == b"x"
+    theirs.sendall(b"llo\r\n0\r\n\r\n")
+    await asyncio.wait_for(reading, 5)
+    assert [got.get_nowait() for _ in range(got.qsize())] == [b"he", b"llo"]
+    stream.close()
+    theirs.close()
+
+
+async def test_an_upload_in_the_smallest_pieces_lets_others_have_their_turn(ways: Open) -> None:
+    way, count = await ways.public(), 50_000
+    place = urlsplit(ways.url(way, "take"))
+    _, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    head = f"POST {place.path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head.encode() + b"1\r\nx\r\n" * count + b"0\r\n\r\n")
+    assert await longest_wait(until(lambda: ways.app.received == count)) < 0.5
+    writer.close()
+
+
 async def test_an_upload_of_200_megabytes(ways: Open) -> None:
     async def parts() -> AsyncIterator[bytes]:
         for _ in range(200):
@@ -421,6 +489,7 @@ async def test_an_app_that_breaks_off(ways: Open) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\nx",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 201 + b"\r\n",
     ):  # fmt: skip
         said[0] = answer
         async with ways.service.client.get(url) as reply:

@@ -20,6 +20,7 @@ SANDBOX = (
     "sandbox allow-downloads allow-forms allow-modals allow-orientation-lock allow-pointer-lock "
     "allow-popups allow-popups-to-escape-sandbox allow-presentation allow-scripts"
 )
+MOST_LINES = 200  # of an answer's head
 PREFLIGHT_AGE = "600"  # seconds
 
 Pairs = list[tuple[str, str]]
@@ -219,6 +220,8 @@ def read_answer(head: bytes) -> Answer:
     found = re.fullmatch(r"HTTP/1\.[01] ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?", first)
     if found is None:
         raise Broken("what it answers is no HTTP")
+    if len(lines) > MOST_LINES:
+        raise Broken("it says too much at once")
     headers = HTTPHeaders()
     for line in lines:
         name, colon, value = line.partition(":")

@@ -14,7 +14,7 @@ from . import heads, notices
 from .bodies import pieces
 from .connections import Full
 from .heads import BadRequest, Front, Pairs
-from .streams import Broken, Detached, Stream, splice
+from .streams import PIECES, Broken, Detached, Stream, splice
 from .tunnel import MOST_HEAD, Place, Unreachable, open_tunnel
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class Visit(RequestHandler):
         self._waits: float | None = None  # since when an answer is being written
         self._takes = True  # whether the app takes more of the body
         self._chunked = False
+        self._pieces = 0  # of the body, that came
         self._way = ""
         self._framed = heads.Framing(None, False)
         self._body_comes = True  # whether more of the request is to be read
@@ -101,6 +102,9 @@ class Visit(RequestHandler):
                 self._answering = asyncio.ensure_future(self._answer(stream, front))
 
     async def data_received(self, chunk: bytes) -> None:
+        self._pieces += 1
+        if self._pieces % PIECES == 0:  # what was read ahead would never let go of the loop
+            await asyncio.sleep(0)
         if self._stream is None:
             return
         async with self._sending:
