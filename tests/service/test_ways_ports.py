@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
 
-from jupyterhub_backendai.service.ways import greeting
+from jupyterhub_backendai.service.ways import accepting, greeting, public
 from jupyterhub_backendai.service.ways.book import Book
 from jupyterhub_backendai.service.ways.ports import Ports
 from jupyterhub_backendai.store import Pool, Wanted
@@ -148,6 +151,72 @@ async def test_whoever_says_nothing_leaves_the_place_to_others(
         port = (await ways.open(app, public=app == "db")).json["port"]
         assert await say(port, b"") == b""
     await until(lambda: not ways.service.service.book.connections)
+
+
+async def test_visitors_of_a_port_that_ask_nothing_are_counted(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = ways.service.service.book
+    monkeypatch.setattr(book.visitors, "_most_of_one", 3)
+    port = (await ways.open(public=True, preferred_port=pool(ways).first)).json["port"]
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+    await until(lambda: len(book.visitors) == 3)
+    assert await say(port, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n") == b""
+    held.pop()[1].close()
+    await until(lambda: len(book.visitors) == 2)
+    assert (await get(port)).startswith(b"HTTP/1.1 200 OK")
+    await ways.close()
+    for reader, writer in held:
+        assert await asyncio.wait_for(reader.read(), 5) == b"", "they end with the way"
+        writer.close()
+    await until(lambda: not book.visitors)
+
+
+async def test_whoever_sends_no_head_is_hung_up_on(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(public, "IDLE", 0.2)
+    port = (await ways.open(public=True, preferred_port=pool(ways).first)).json["port"]
+    assert await say(port, b"GET / HTTP/1.1\r\nHost: ") == b""
+    await until(lambda: not ways.service.service.book.visitors)
+
+
+async def test_a_machine_without_files_lets_visitors_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does nothing else but try again otherwise."""
+    monkeypatch.setattr(accepting, "PAUSE", 0.05)
+    monkeypatch.setattr(accepting.Door, "told", float("-inf"))
+    came: list[socket.socket] = []
+    listening = Sparse()
+    listening.setblocking(False)
+    door = accepting.Door([listening], lambda connection, _: came.append(connection))
+    visitor = socket.create_connection(listening.getsockname())
+    await until(lambda: bool(came))
+    assert (listening.tried, caplog.text.count("cannot be let in")) == (5, 1)
+    assert "Too many open files" in caplog.text
+    for one in (visitor, *came):
+        one.close()
+    door.stop()
+
+
+class Sparse(socket.socket):
+    """A socket of a process that has no files left at first."""
+
+    tried = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bind(("127.0.0.1", 0))
+        self.listen()
+
+    def accept(self) -> Any:
+        self.tried += 1
+        if self.tried < 4:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if self.tried > 4:
+            raise BlockingIOError
+        return super().accept()
 
 
 async def test_an_admin_hears_of_ports_at_the_hubs_name(

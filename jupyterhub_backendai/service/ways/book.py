@@ -8,7 +8,7 @@ from contextlib import suppress
 from urllib.parse import urlsplit
 
 import aiohttp
-from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
 from traitlets.log import get_logger
 
 from ..._within import within
@@ -16,13 +16,15 @@ from ...model.errors import FieldError, Kind, RequestError
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import NotFound, OpenWay, Pool, Wanted, Way
-from .connections import Connections
+from .accepting import BACKLOG, Door, HttpDoor
+from .connections import MOST_OF_ONE, Connections
 from .ports import Ports, Taken
 from .public import host_server
 from .rules import may_stay
 from .settings import Settings
 
 LOOK_INTERVAL = 0.5  # seconds between two looks at whether anything changed
+MOST_VISITORS = MOST_OF_ONE + 64  # connections of one way: some ask nothing more for a moment
 MOST_TRIES = 50  # ports of other programs that are passed over
 
 
@@ -34,10 +36,11 @@ class Book:
         self.sign = sign
         self.ways: dict[str, OpenWay] = {}
         self.connections = Connections()
+        self.visitors = Connections(MOST_VISITORS)  # whether they ask for something or not
         self.settings = Settings()
         self.is_open = False  # whether it was read
         self._ports = Ports(self, "")
-        self._hosts: HTTPServer | None = None
+        self._hosts: Door | None = None
         self._told = False
         self._writing = asyncio.Lock()
         self._news = asyncio.Event()
@@ -56,6 +59,11 @@ class Book:
         """The way of this id, if it has an address of its own; one with a port has none."""
         found = self.ways.get(way_id)
         return found if found is not None and found.way.kind == "public" else None
+
+    def owner(self, way_id: str) -> str:
+        """Whose way this is; empty where it is not open."""
+        found = self.ways.get(way_id)
+        return found.owner if found is not None else ""
 
     # ---- open and close -------------------------------------------------------------------------
 
@@ -116,6 +124,7 @@ class Book:
             self.log.info("The way %s… is closed", way_id[:6])
         self._ports.end(way_id)
         self.connections.end(way_id)
+        self.visitors.end(way_id)
 
     # ---- in step with the table -----------------------------------------------------------------
 
@@ -186,10 +195,10 @@ class Book:
     def _listen_for_hosts(self) -> None:
         if not self._wants_hosts:
             return
-        place, server = urlsplit(f"//{self.settings.listen}"), host_server(self)
+        place = urlsplit(f"//{self.settings.listen}")
         try:
-            server.listen(place.port or 0, place.hostname)
-            self._hosts = server
+            sockets = bind_sockets(place.port or 0, place.hostname, backlog=BACKLOG)
+            self._hosts = HttpDoor(self, host_server(self), sockets)
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -204,5 +213,6 @@ class Book:
         if self._hosts is not None:
             self._hosts.stop()
         self.connections.end_all()
+        self.visitors.end_all()
         if self._client is not None:
             await self._client.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ID = "[a-z2-7]{26}"
 READ = 256 * 1024  # bytes of a body that are read at a time
-IDLE = 75.0  # seconds that a connection may be open without a request
+IDLE = 10.0  # seconds for the head of a request, also of the next one over the same connection
 
 
 class PathVisit(Visit):
