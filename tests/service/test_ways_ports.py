@@ -14,9 +14,10 @@ import aiohttp
 import pytest
 
 from jupyterhub_backendai.service.ways import accepting, greeting, public
+from jupyterhub_backendai.service.ways import book as book_module
 from jupyterhub_backendai.service.ways.book import Book
 from jupyterhub_backendai.service.ways.ports import Ports
-from jupyterhub_backendai.store import Pool, Wanted
+from jupyterhub_backendai.store import Pool, Wanted, Way
 
 from .ways import ALLOWED, Open, end, free_ports, opened, until
 
@@ -327,6 +328,42 @@ async def test_a_way_by_a_port_has_no_other_address(ways: Open) -> None:
         way = (await ways.open(app, **body)).json["way"]
         async with ways.service.client.get(ways.url(way)) as reply:
             assert reply.status == 404
+
+
+async def test_a_session_that_ends_while_it_is_opened(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, listen = ways.service.service.book, Book._listen
+
+    async def ending(*given: Any) -> Way:
+        way = await listen(*given)
+        end(ways.service, ways.session)  # another process does
+        return way
+
+    monkeypatch.setattr(Book, "_listen", ending)
+    reply = await ways.open("sshd")
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "not_running")
+    assert (book.ways, book._ports.ways) == ({}, set())
+    with pytest.raises(ConnectionRefusedError):
+        await say(pool(ways).first)
+
+
+async def test_a_listener_of_nothing_is_ended(ways: Open) -> None:
+    book = ways.service.service.book
+    book._ports.listen("x" * 26, pool(ways).first, "tcp")
+    await book.read(ways.service.service.parts.site)
+    assert book._ports.ways == set()
+
+
+async def test_other_programs_have_all_ports_that_are_tried(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(book_module, "MOST_TRIES", 1)
+    with socket.create_server(("127.0.0.1", pool(ways).first)):
+        reply = await ways.open("db", public=True)
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "no_port")
+    assert "Other programs" in reply.json["errors"][0]["message"]
+    assert ways.service.store.open_ways() == []
 
 
 async def test_an_address_that_this_machine_has_not(ways: Open) -> None:

@@ -579,6 +579,28 @@ async def test_addresses_are_in_no_log(ways: Open, caplog: pytest.LogCaptureFixt
     assert KEY not in caplog.text
 
 
+async def test_a_host_that_is_none_is_refused(ways: Open, caplog: pytest.LogCaptureFixture) -> None:
+    way = await ways.public()
+    for host in (b"a:99999", b"a:b", b"[::1"):
+        answer = await raw(ways, b"GET {path} HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+    assert way["id"] not in caplog.text
+
+
+async def test_a_defect_of_ours_tells_no_address(
+    ways: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    way = await ways.public()
+    monkeypatch.setattr(visits.heads, "request_head", broken)
+    async with ways.service.client.get(ways.url(way)) as reply:
+        assert reply.status == 500
+    assert "a defect" in caplog.text
+    assert way["id"] not in caplog.text
+
+
 async def test_so_many_visitors_at_a_time(ways: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     way = await ways.public()
     monkeypatch.setattr(ways.service.service.book.connections, "_most_of_one", 1)

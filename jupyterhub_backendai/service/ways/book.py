@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-import aiohttp
 from tornado.netutil import bind_sockets
 from traitlets.log import get_logger
 
@@ -17,6 +16,7 @@ from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import NotFound, OpenWay, Pool, Wanted, Way
 from .accepting import BACKLOG, Door, HttpDoor
+from .asking import Asking
 from .connections import MOST_OF_ONE, Connections
 from .ports import Ports, Taken
 from .public import host_server
@@ -44,16 +44,7 @@ class Book:
         self._told = False
         self._writing = asyncio.Lock()
         self._news = asyncio.Event()
-        self._client: aiohttp.ClientSession | None = None
-
-    @property
-    def client(self) -> aiohttp.ClientSession:
-        """What asks sessions' servers: each time anew, as they come and go; without cookies."""
-        if self._client is None:
-            connector = aiohttp.TCPConnector(force_close=True)
-            jar = aiohttp.DummyCookieJar()
-            self._client = aiohttp.ClientSession(connector=connector, cookie_jar=jar)
-        return self._client
+        self.asking = Asking()
 
     def public(self, way_id: str) -> OpenWay | None:
         """The way of this id, if it has an address of its own; one with a port has none."""
@@ -72,10 +63,21 @@ class Book:
         store = site.store
         async with self._writing:
             way, is_new = await site.db(store.open_way, wanted, now=utcnow())
-            if wanted.pool is not None and is_new:
-                way = await self._listen(site, way, wanted.pool)
-            self.ways[way.id] = await site.db(store.open_way_of, way.id)
-        self._news.set()
+            try:
+                if wanted.pool is not None and is_new:
+                    way = await self._listen(site, way, wanted.pool)
+                self.ways[way.id] = await site.db(store.open_way_of, way.id)
+            except NotFound:
+                self._forget(way.id)
+                message = "The session ended, or this was closed, just now."
+                failure = FieldError("", "not_running", message, Kind.CONFLICT)
+                raise RequestError([failure]) from None
+            except BaseException:
+                if is_new:
+                    self._forget(way.id)
+                raise
+            finally:
+                self._news.set()  # the table may have more than was noted here
         if is_new:
             self.log.info("%s opened %s of session %s", way.opened_by, way.app, way.session_id)
         return way, is_new
@@ -105,9 +107,9 @@ class Book:
             except BaseException:
                 await self._strike(site, way.id, None, "No port was free.")
                 raise
-        # People get it all the same; the log says what is wrong, and it is tried again.
-        self._ports.listen_again(way.id, way.number or 0, way.protocol)
-        return way
+        await self._strike(site, way.id, None, "No port was free.")
+        message = "Other programs have the ports that were tried for it. Tell your admin."
+        raise RequestError([FieldError("", "no_port", message, Kind.CONFLICT)])
 
     async def close(self, site: Site, way_id: str, by: str | None, reason: str) -> None:
         """Closes a way, and all that goes on over it. One that is closed already is fine."""
@@ -154,10 +156,9 @@ class Book:
         """Reads the table once, and does what follows."""
         async with self._writing:
             found = {one.way.id: one for one in await site.db(site.store.open_ways)}
-            for gone in self.ways.keys() - found.keys():
+            for gone in (self.ways.keys() | self._ports.ways) - found.keys():
                 self._forget(gone)
             self.ways = found
-            self._ports.keep(set(found))
             for way_id, one in found.items():
                 if one.way.number is not None and way_id not in self._ports:
                     self._ports.listen_again(way_id, one.way.number, one.way.protocol)
@@ -214,5 +215,4 @@ class Book:
             self._hosts.stop()
         self.connections.end_all()
         self.visitors.end_all()
-        if self._client is not None:
-            await self._client.close()
+        await self.asking.close()

@@ -157,7 +157,10 @@ def request_head(request: HTTPServerRequest, front: Front, target: str, framed: 
 
 
 def _forwarded(request: HTTPServerRequest, front: Front) -> Pairs:
-    port = urlsplit(f"//{front.host}").port or (443 if front.scheme == "https" else 80)
+    try:
+        port = urlsplit(f"//{front.host}").port or (443 if front.scheme == "https" else 80)
+    except ValueError:
+        raise BadRequest from None
     said = [
         ("X-Forwarded-For", str(request.remote_ip)), ("X-Forwarded-Host", front.host),
         ("X-Forwarded-Port", str(port)), ("X-Forwarded-Proto", front.scheme),

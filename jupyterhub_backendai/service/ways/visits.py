@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tornado.iostream import IOStream, StreamClosedError
-from tornado.web import RequestHandler, stream_request_body
+from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from ...store import OpenWay
 from . import heads, notices
@@ -239,6 +240,16 @@ class Visit(RequestHandler):
 
     def _log(self) -> None:
         """Nothing: whoever reads the address of an app in a log could use it."""
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """What is wrong here, without the address."""
+        if typ is not None and value is not None and not isinstance(value, HTTPError):
+            self.book.log.error("A visitor could not be served", exc_info=(typ, value, tb))
 
     # ---- what is ours to say --------------------------------------------------------------------
 
