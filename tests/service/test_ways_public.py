@@ -171,14 +171,16 @@ async def test_pages_are_kept_apart_from_the_hub(ways: Open) -> None:
     strange = (
         "Clear-Site-Data: *", "Strict-Transport-Security: max-age=1", "Service-Worker-Allowed: /",
         "Alt-Svc: h3", "Report-To: {}", "NEL: {}", "Public-Key-Pins: x", "Set-Cookie2: a=1",
-        "Reporting-Endpoints: x", "WWW-Authenticate: Basic", "Access-Control-Allow-Origin: x",
+        "Reporting-Endpoints: x", "WWW-Authenticate: Basic", "X-Accel-Redirect: /x",
+        "X-Sendfile: /etc/passwd", "Secure-Session-Registration: x", "Sec-Session-Registration: x",
+        "Attribution-Reporting-Register-Source: {}", "Access-Control-Allow-Origin: x",
         "Access-Control-Allow-Credentials: true",
     )  # fmt: skip
     own = "Content-Security-Policy: default-src 'self'"
     for status in (200, 404, 500):
         reply, _, _ = await ask(ways, "x", **answering(*strange, own, "X-Mine: y", status=status))
         assert reply.status == status
-        for header in strange[:10]:
+        for header in strange[:15]:
             assert header.partition(":")[0] not in reply.headers, header
         first, second = reply.headers.getall("Content-Security-Policy")
         assert first == "default-src 'self'"
@@ -187,6 +189,31 @@ async def test_pages_are_kept_apart_from_the_hub(ways: Open) -> None:
         assert reply.headers.getall("Access-Control-Allow-Origin") == ["*"]
         assert "Access-Control-Allow-Credentials" not in reply.headers
         assert reply.headers["X-Mine"] == "y"
+
+
+async def test_nobody_keeps_an_answer_without_asking_again(ways: Open) -> None:
+    """An app that was closed would go on to open, out of a cache."""
+    for said, told in (
+        ((), "no-cache"), (("Cache-Control: public, max-age=31536000",), "no-cache"),
+        (("Cache-Control: private, max-age=9",), "private, no-cache"),
+        (("Cache-Control: Private=x", "Cache-Control: No-Store"), "no-store"),
+        (("Expires: Fri, 31 Dec 2100 23:59:59 GMT", "ETag: x"), "no-cache"),
+    ):  # fmt: skip
+        reply, _, _ = await ask(ways, "x", **answering(*said))
+        assert reply.headers.getall("Cache-Control") == [told]
+        assert "Expires" not in reply.headers
+    assert reply.headers["ETag"] == "x"
+
+
+async def test_the_address_of_another_page_does_not_go_in(ways: Open) -> None:
+    below = ways.url(await ways.public(), "page")
+    hub = f"{ways.service.url}sessions/x/apps?_xsrf=secret"
+    for given, goes_in in (
+        (below, below), (hub, None), ("https://elsewhere.example/", None),
+        (below.replace("http://", "http://evil"), None),
+    ):  # fmt: skip
+        _, _, headers = await ask(ways, headers={"Referer": given})
+        assert headers.get("referer") == goes_in
 
 
 async def test_a_page_that_is_kept_apart_may_ask_its_own_app(ways: Open) -> None:

@@ -60,7 +60,8 @@ class HostVisit(Visit):
         pattern = urlsplit(self.book.settings.url)
         way, _, rest = self.request.host_name.partition(".")
         known = rest == (pattern.hostname or "").removeprefix("*.")
-        front = Front(pattern.scheme, self.request.host, "", False, Cookies(way, None))
+        cookies = Cookies(way, None, secure=pattern.scheme == "https")
+        front = Front(pattern.scheme, self.request.host, "", False, cookies)
         return self.book.public(way) if known else None, front, _whole(self)
 
 
