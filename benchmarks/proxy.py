@@ -44,6 +44,7 @@ WAY, HTTP_WAY, TCP_WAY = "a" * 26, "b" * 26, "c" * 26
 SESSION_WAY, SESSION_TCP_WAY = "d" * 26, "e" * 26
 BASE = "/user/ana/work/"
 EXTENSION = "jupyterhub_backendai.singleuser.server"
+RAW = "/1file%0D%0A"  # what curl asks for without HTTP, which does not go through at such a port
 GIVE_UP = 30  # seconds for a process to listen
 
 
@@ -69,11 +70,12 @@ def _serve(connection: socket.socket, path: str) -> None:
             asked = _head(connection)
         if not asked:
             return  # somebody looked whether we listen
-        size = os.fstat(file.fileno()).st_size
-        connection.sendall(
-            b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
-            b"Content-Length: %d\r\nConnection: close\r\n\r\n" % size
-        )
+        if asked.startswith(b"GET "):
+            size = os.fstat(file.fileno()).st_size
+            connection.sendall(
+                b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\n"
+                b"Content-Length: %d\r\nConnection: close\r\n\r\n" % size
+            )
         connection.sendfile(file)
 
 
@@ -95,9 +97,10 @@ async def serve_ways(
     from tornado.httpserver import HTTPServer
     from tornado.web import Application
 
-    from jupyterhub_backendai.service.ways.book import Book, Settings
+    from jupyterhub_backendai.service.ways.book import Book
     from jupyterhub_backendai.service.ways.ports import Ports
     from jupyterhub_backendai.service.ways.public import READ, PathVisit, host_server
+    from jupyterhub_backendai.service.ways.settings import Settings
 
     book = Book()
     book.settings = Settings(url="http://*.apps.test")
@@ -195,17 +198,17 @@ class World:
 
     def downloads(self) -> dict[str, list[str]]:
         """curl's arguments, by the names of the figures."""
-        local = "http://127.0.0.1"
+        local, raw = "http://127.0.0.1", "gopher://127.0.0.1"
         return {
             "direct": [f"{local}:{self.app}/"],
             "chp": [f"{local}:{self.proxy}/app/"],
             "path": [f"{local}:{self.path}{PREFIX}public/{WAY}/"],
             "host": ["-H", f"Host: {WAY}.apps.test", f"{local}:{self.host}/"],
             "http_port": [f"{local}:{self.http_port}/"],
-            "port": [f"{local}:{self.port}/"],
+            "port": [f"{raw}:{self.port}{RAW}"],
             "path_chp": [f"{local}:{self.proxy}{PREFIX}public/{WAY}/"],
             "session_path": [f"{local}:{self.path}{PREFIX}public/{SESSION_WAY}/"],
-            "session_port": [f"{local}:{self.session_port}/"],
+            "session_port": [f"{raw}:{self.session_port}{RAW}"],
         }
 
     def stop(self) -> None:

@@ -15,8 +15,8 @@ from pydantic import Field, StrictBool, StrictInt, StringConstraints
 from ..store import OpenWay, Session, Way
 from .addresses import server_url
 from .schemas import Part
-from .ways.book import Settings
 from .ways.public import public_path
+from .ways.settings import Settings
 from .ways.tunnel import Item
 
 _PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?-]*")

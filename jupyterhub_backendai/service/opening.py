@@ -12,7 +12,8 @@ from ..store import Session, Wanted, Way
 from ..store.ways import not_running
 from .apps import Addresses, AppRow, Opened, Opening, SessionApps, WayRow
 from .base import Handler, Refused
-from .ways import tunnel
+from .parts import NotReady
+from .ways.asking import Busy
 from .ways.rules import check_opening, port_message
 from .ways.tunnel import Item, Place, Unreachable
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def addresses_for(handler: Handler) -> Addresses:
-    """Addresses as whoever sent this request writes them."""
+    """Addresses as whoever sent this request writes them. Raises `NotReady`."""
+    if not handler.service.book.is_open:
+        raise NotReady("starting", "The service that leads to apps is starting. Try again soon.")
     request = handler.request
     origin = f"{get_browser_protocol(request)}://{request.host}"
     settings = handler.service.book.settings
@@ -34,6 +37,7 @@ class SessionDoors:
     def __init__(self, service: Service, session: Session, by: str, addresses: Addresses) -> None:
         self._service, self._site = service, service.parts.site
         self._session, self._by, self._addresses = session, by, addresses
+        self._asking = service.book.asking
 
     async def all(self) -> SessionApps:
         """All apps, and who may come to each; where the session does not tell, why."""
@@ -41,7 +45,7 @@ class SessionDoors:
         if session.status is not Status.RUNNING:
             return SessionApps(apps=[], reason=not_running(session.status).message)
         try:
-            items = await tunnel.apps(self._service.book.client, await self._place())
+            items = await self._asking.apps(await self._place())
         except Unreachable as error:
             return SessionApps(apps=[], reason=error.message)
         ways = await self._ways()
@@ -58,8 +62,9 @@ class SessionDoors:
             self._check(item, asked)
             ready, why = True, ""
             if asked.public or asked.arguments:
-                client = self._service.book.client
-                ready, why = await tunnel.start(client, place, item.name, asked.arguments)
+                ready, why = await self._asking.start(place, item.name, asked.arguments)
+        except Busy as error:
+            raise Refused(429, "busy", str(error)) from None
         except Unreachable as error:
             raise Refused(503, error.code, error.message) from None
         way = None
@@ -84,7 +89,7 @@ class SessionDoors:
 
     async def _item(self, place: Place, app: str) -> Item:
         """The app of this name. Raises `Refused`, `Unreachable`."""
-        items = await tunnel.apps(self._service.book.client, place)
+        items = await self._asking.apps(place)
         found = next((item for item in items if item.name == app), None)
         if found is None:
             raise Refused(404, "not_found", "This session has no such app.", "app")

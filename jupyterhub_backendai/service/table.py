@@ -123,7 +123,7 @@ CALLS: tuple[Call, ...] = (
     Call(
         "openApp", "POST", f"{ONE}/apps/{{app}}",
         "Opens an app: where it is, for its owner or for everybody.", Who.OWNER, START,
-        body=apps.Opening, reply=apps.Opened, errors=(409,),
+        body=apps.Opening, reply=apps.Opened, errors=(409, 429),
     ),
     Call(
         "closeApp", "DELETE", f"{ONE}/apps/{{app}}",

@@ -10,27 +10,33 @@ from ..model.keys import SshKeys
 from . import sessions, ssh_keys, ways
 from .base import StoreBase
 from .records import OpenWay, Way
-from .ways import Pool, Wanted
+from .ways import Limits, Pool, Wanted
 
-MOST_WAYS = 32  # open at a time, of one session
+LIMITS = Limits()
 
 
 class WayCalls(StoreBase):
     """See the head of this module. One transaction a call, as with all of the store."""
 
     def open_way(
-        self, wanted: Wanted, *, now: datetime, busy: Collection[int] = (), most: int = MOST_WAYS
+        self,
+        wanted: Wanted,
+        *,
+        now: datetime,
+        busy: Collection[int] = (),
+        limits: Limits = LIMITS,
     ) -> tuple[Way, bool]:
         """Opens a way, and whether it is new: one that is the same is open already, else. A port is
         the preferred one or the next that is free: that no open way has, none had a moment ago, and
-        that is not among `busy`, which other programs have.
+        that is not among `busy`, which other programs have. Where all others are in use it is the
+        one that was closed first.
 
         Raises `NotFound`; `RequestError` (`not_running`, `too_many_ways`, `no_port`).
         """
         with self._write() as db:
             self._db.one_by_one(db, "ways")
             session = sessions.locked(db, wanted.session_id)
-            way, is_new = ways.open_(db, session, wanted, busy, most, now)
+            way, is_new = ways.open_(db, session, wanted, busy, limits, now)
             if is_new:
                 sessions.touch(db, session.id)
             return way, is_new

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 
-from sqlalchemy import Connection, Select, and_, bindparam, insert, select, text, update
+from sqlalchemy import Connection, Select, and_, bindparam, delete, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.status import Status
@@ -19,6 +19,7 @@ from .tables import KERNELS, OPEN, SESSIONS, WAYS
 
 MAIN = "main1"  # the container whose server leads to a session's apps
 ENDED = "The session ended."
+KEPT = timedelta(days=1)  # that a way stays in the table when it is closed; longer to cool down
 
 _ALL = WAYS.c
 _OF_SESSION = (
@@ -37,9 +38,17 @@ _OPEN_WAYS = (
     .where(_ALL.closed_at.is_(None))
     .order_by(_ALL.opened_at, _ALL.id)
 )  # fmt: skip
-_NUMBERS = select(_ALL.number).where(
-    _ALL.number.is_not(None), _ALL.closed_at.is_(None) | (_ALL.closed_at > bindparam("since"))
+# Those that have a port, or had one a moment ago.
+_HELD = _ALL.number.is_not(None) & (
+    _ALL.closed_at.is_(None) | (_ALL.closed_at > bindparam("since"))
 )
+_NUMBERS = select(_ALL.number, _ALL.closed_at).where(_HELD)
+_OF_OWNER = (
+    select(_ALL.session_id, _ALL.closed_at)
+    .join(SESSIONS, SESSIONS.c.id == _ALL.session_id)
+    .where(SESSIONS.c.owner == bindparam("owner"), _ALL.closed_at.is_(None) | _HELD)
+)
+_FORGET = delete(WAYS).where(_ALL.closed_at < bindparam("before"))
 _ADD = insert(WAYS)
 _TAKE = update(WAYS).where(_ALL.id == bindparam("which")).values(number=bindparam("port"))
 _CLOSE = (
@@ -59,6 +68,9 @@ _FORGET_KEY = (
 )
 
 
+_NEVER = datetime.min.replace(tzinfo=timezone.utc)
+
+
 @dataclass(frozen=True, slots=True)
 class Pool:
     """Ports to be given out: from `first` to `last`; none for so many seconds (`cool_down`) after
@@ -71,10 +83,15 @@ class Pool:
     def __contains__(self, port: int) -> bool:
         return self.first <= port <= self.last
 
-    def choose(self, wanted: int | None, taken: Collection[int]) -> int | None:
-        """The port that is wanted, else the next one that is free, once round; None without any."""
+    def choose(
+        self, wanted: int | None, taken: Collection[int], cooling: Mapping[int, datetime]
+    ) -> int | None:
+        """The port that is wanted, else the next one that is free, once round; else, of those that
+        cool down since then, the one that did so for longest. None without any."""
         begin = self.first if wanted is None or wanted not in self else wanted
-        return next((p for p in self._round(begin) if p not in taken), None)
+        free = [port for port in self._round(begin) if port not in taken]
+        cool = (port for port in free if port not in cooling)
+        return next(cool, min(free, key=lambda port: cooling.get(port, _NEVER), default=None))
 
     def _round(self, begin: int) -> Sequence[int]:
         return [*range(begin, self.last + 1), *range(self.first, begin)]
@@ -103,29 +120,36 @@ class Wanted:
         return self.port is None or self.port in (way.number, way.wanted)
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many ways are open at a time; a port that cools down counts too."""
+
+    session: int = 32
+    owner: int = 64
+
+
 def open_(
     db: Connection,
     session: Session,
     wanted: Wanted,
     busy: Collection[int],
-    most: int,
+    limits: Limits,
     now: datetime,
 ) -> tuple[Way, bool]:
     """The way that is asked for, and whether it is new. The caller holds the session's row, and
     holds back others that open one.
 
-    Raises `RequestError` where the session does not run, has `most` ways already, or no port is
-    free.
+    Raises `RequestError` where the session does not run, it or its owner has too many ways
+    already, or no port is free.
     """
     if session.status is not Status.RUNNING:
         raise RequestError([not_running(session.status)])
-    there = of_session(db, session.id)
-    for way in there:
+    for way in of_session(db, session.id):
         if wanted.is_met_by(way):
             return way, False
-    if len(there) >= most:
-        message = f"This session has {most} open ways already. Close one first."
-        raise RequestError([FieldError("", "too_many_ways", message, Kind.CONFLICT)])
+    cools = timedelta(seconds=0 if wanted.pool is None else wanted.pool.cool_down)
+    db.execute(_FORGET, {"before": now - max(KEPT, cools)})
+    _check_limits(db, session, limits, now - cools)
     number = None
     if wanted.pool is not None:
         number = _port(db, wanted.pool, wanted.port, busy, now)
@@ -136,6 +160,22 @@ def open_(
     )  # fmt: skip
     db.execute(_ADD, {name: getattr(way, name) for name in Way.__slots__})
     return way, True
+
+
+def _check_limits(db: Connection, session: Session, limits: Limits, since: datetime) -> None:
+    """Raises `RequestError` where there are as many as may be."""
+    there = db.execute(_OF_OWNER, {"owner": session.owner, "since": since}).all()
+    of_session = [row for row in there if row.session_id == session.id]
+    for who, most, rows in (
+        ("This session", limits.session, of_session), (session.owner, limits.owner, there),
+    ):  # fmt: skip
+        if len(rows) < most:
+            continue
+        if sum(row.closed_at is None for row in rows) >= most:
+            message = f"{who} has {most} open ways already. Close one first."
+        else:
+            message = f"{who} has had {most} ways in a short time. Try again in a minute."
+        raise RequestError([FieldError("", "too_many_ways", message, Kind.CONFLICT)])
 
 
 def take_another_port(
@@ -205,12 +245,17 @@ def _port(
     db: Connection, pool: Pool, wanted: int | None, busy: Collection[int], now: datetime
 ) -> int:
     since = now - timedelta(seconds=pool.cool_down)
-    taken = set(db.scalars(_NUMBERS, {"since": since})) | set(busy)
-    number = pool.choose(wanted, taken)
+    taken, cooling = set(busy), dict[int, datetime]()
+    for row in db.execute(_NUMBERS, {"since": since}):
+        if row.closed_at is None:
+            taken.add(row.number)
+        else:
+            cooling[row.number] = max(row.closed_at, cooling.get(row.number, _NEVER))
+    number = pool.choose(wanted, taken, cooling)
     if number is None:
         message = (
-            f"All ports from {pool.first} to {pool.last} are in use, or were a moment ago. Close a "
-            "way that is not needed, or try again in a minute."
+            f"All ports from {pool.first} to {pool.last} are in use. Close a way that is not "
+            "needed, or try again later."
         )
         raise RequestError([FieldError("preferred_port", "no_port", message, Kind.CONFLICT)])
     return number

@@ -115,6 +115,23 @@ async def session_server() -> AsyncIterator[SessionServer]:
         server.close()
 
 
+@asynccontextmanager
+async def plain_server() -> AsyncIterator[int]:
+    """The port of an app that speaks no HTTP: it says back each line that it hears."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while line := await reader.readline():
+                writer.write(b"heard " + line)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
 # ---- an app -----------------------------------------------------------------------------------
 
 PIECE = b"x" * 2**20

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from jupyterhub_backendai.service.ways import asking
+from jupyterhub_backendai.service.ways.asking import Busy
+from jupyterhub_backendai.service.ways.tunnel import Place
+
 from .running import launch
 from .session_server import KEY, item
-from .ways import ALLOWED, Open, end, opened
+from .ways import ALLOWED, Open, end, make_running, opened, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -159,10 +165,65 @@ async def test_a_session_whose_server_says_nothing_useful(ways: Open) -> None:
     assert reply.json["reason"].startswith("This session has nothing")
     service.store.set_kernel(id, apps_key=KEY)
     good = ways.server.items
-    ways.server.items = [{"name": ""}]
-    reply = await service.call("GET", ways.path, "alice")
-    assert reply.json["reason"].startswith("This session has nothing")
+    for items in (
+        [{"name": ""}], [item(f"a{number}", 1) for number in range(201)],
+        [item("a", 1, notes=["x" * 501])], [item("a", 1), item("a", 2)],
+    ):  # fmt: skip
+        ways.server.items = items
+        reply = await service.call("GET", ways.path, "alice")
+        assert reply.json["reason"].startswith("This session has nothing")
     ways.server.items = good
+
+
+async def test_a_server_that_hangs_keeps_nobody_else_waiting(ways: Open) -> None:
+    asked = 0
+
+    async def hang(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await reader.read()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    bobs = await launch(ways.service, "bob", {"name": "bobs"})
+    port = server.sockets[0].getsockname()[1]
+    await make_running(ways.service, bobs, f"127.0.0.1:{port}")
+    book = ways.service.service.book
+    place = Place.of("bob", bobs["server_name"], f"127.0.0.1:{port}", KEY)
+    waiting: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(book.asking.apps(place)) for _ in range(120)
+    ]
+    await until(lambda: asked > 0)
+    reply = await asyncio.wait_for(ways.service.call("GET", ways.path, "alice"), 5)
+    assert reply.json["reason"] is None
+    assert asked == 1, "they share one look"
+    for _ in range(4):
+        waiting.append(asyncio.ensure_future(book.asking.start(place, "echo", {})))
+    await until(lambda: asked == 5)
+    with pytest.raises(Busy, match="starting several apps already"):
+        await book.asking.start(place, "echo", {})
+    for one in waiting:
+        one.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    server.close()
+
+
+async def test_too_many_starts_are_told(ways: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "MOST", 0)
+    reply = await ways.open(public=True)
+    assert (reply.status, reply.json["errors"][0]["code"]) == (429, "busy")
+
+
+async def test_before_the_book_is_read(ways: Open) -> None:
+    """Nobody knows yet where apps are."""
+    ways.service.service.book.is_open = False
+    try:
+        for call in (
+            ways.open(), ways.open(public=True), ways.service.call("GET", ways.path, "alice"),
+        ):  # fmt: skip
+            reply = await call
+            assert (reply.status, reply.json["errors"][0]["code"]) == (503, "starting")
+    finally:
+        ways.service.service.book.is_open = True
 
 
 async def test_only_what_runs_has_apps(ways: Open) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 import aiohttp
 import pytest
 import pytest_asyncio
+from tornado.httputil import HTTPHeaders
+
+from jupyterhub_backendai.service.ways.cookies import Cookies
 
 from .ways import Open, free_ports, opened
 
@@ -59,16 +62,35 @@ async def test_cookies_stay_with_their_host(ways: Open) -> None:
     host = f"{way['id']}.apps.example.org"
     params = [
         ("set", "Set-Cookie: a=1; Domain=apps.example.org; Path=/x; SameSite=None; Secure"),
+        ("set", "Set-Cookie: b=2"),
         ("set", "Strict-Transport-Security: max-age=1; includeSubDomains"),
         ("set", f"Location: http://{host}/y"),
     ]
     reply, _ = await ask(ways, host, params=params)
-    prefix = f"backendai-app-{way['id']}-"
-    assert reply.headers.getall("Set-Cookie") == [f"{prefix}a=1; Path=/x; Secure; SameSite=None"]
+    prefix = f"__Host-backendai-app-{way['id']}-"
+    assert reply.headers.getall("Set-Cookie") == [
+        f"{prefix}a=1; Path=/; Secure; SameSite=None", f"{prefix}b=2; Path=/; Secure"
+    ]  # fmt: skip
     assert "Strict-Transport-Security" not in reply.headers
     assert reply.headers["Location"] == "/y"
-    _, told = await ask(ways, host, headers={"Cookie": f"jupyterhub-session-id=x; {prefix}a=1"})
+    had = f"jupyterhub-session-id=x; {prefix}a=1; backendai-app-{way['id']}-a=of-a-host-beside"
+    _, told = await ask(ways, host, headers={"Cookie": had})
     assert ["Cookie", "a=1"] in told["headers"]
+
+
+async def test_an_app_on_its_own_host_says_who_may_keep_its_answers(ways: Open) -> None:
+    host = f"{(await ways.public())['id']}.apps.example.org"
+    params = [("set", "Cache-Control: public, max-age=9"), ("set", "X-Accel-Redirect: /x")]
+    headers = {"Referer": f"https://{host}/page"}
+    reply, told = await ask(ways, host, params=params, headers=headers)
+    assert reply.headers["Cache-Control"] == "public, max-age=9"
+    assert "X-Accel-Redirect" not in reply.headers
+    assert ["Referer", f"https://{host}/page"] in told["headers"]
+
+
+async def test_cookies_without_https_have_the_path_that_the_app_says() -> None:
+    answer = HTTPHeaders({"Set-Cookie": "a=1; Path=/x"})
+    assert Cookies("w", None).outward(answer, []) == ["backendai-app-w-a=1; Path=/x"]
 
 
 async def test_other_hosts_lead_nowhere(ways: Open) -> None:

@@ -6,7 +6,9 @@ import asyncio
 import json
 import re
 import resource
-from collections.abc import AsyncIterator
+import socket
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +17,10 @@ import pytest
 import pytest_asyncio
 
 from jupyterhub_backendai.service.ways import visits
+from jupyterhub_backendai.service.ways.bodies import pieces
+from jupyterhub_backendai.service.ways.connections import MOST, SHARE, Connections, Full
+from jupyterhub_backendai.service.ways.heads import Framing
+from jupyterhub_backendai.service.ways.streams import Stream
 
 from .session_server import KEY, PIECE
 from .ways import Open, end, opened, until
@@ -165,14 +171,16 @@ async def test_pages_are_kept_apart_from_the_hub(ways: Open) -> None:
     strange = (
         "Clear-Site-Data: *", "Strict-Transport-Security: max-age=1", "Service-Worker-Allowed: /",
         "Alt-Svc: h3", "Report-To: {}", "NEL: {}", "Public-Key-Pins: x", "Set-Cookie2: a=1",
-        "Reporting-Endpoints: x", "WWW-Authenticate: Basic", "Access-Control-Allow-Origin: x",
+        "Reporting-Endpoints: x", "WWW-Authenticate: Basic", "X-Accel-Redirect: /x",
+        "X-Sendfile: /etc/passwd", "Secure-Session-Registration: x", "Sec-Session-Registration: x",
+        "Attribution-Reporting-Register-Source: {}", "Access-Control-Allow-Origin: x",
         "Access-Control-Allow-Credentials: true",
     )  # fmt: skip
     own = "Content-Security-Policy: default-src 'self'"
     for status in (200, 404, 500):
         reply, _, _ = await ask(ways, "x", **answering(*strange, own, "X-Mine: y", status=status))
         assert reply.status == status
-        for header in strange[:10]:
+        for header in strange[:15]:
             assert header.partition(":")[0] not in reply.headers, header
         first, second = reply.headers.getall("Content-Security-Policy")
         assert first == "default-src 'self'"
@@ -181,6 +189,31 @@ async def test_pages_are_kept_apart_from_the_hub(ways: Open) -> None:
         assert reply.headers.getall("Access-Control-Allow-Origin") == ["*"]
         assert "Access-Control-Allow-Credentials" not in reply.headers
         assert reply.headers["X-Mine"] == "y"
+
+
+async def test_nobody_keeps_an_answer_without_asking_again(ways: Open) -> None:
+    """An app that was closed would go on to open, out of a cache."""
+    for said, told in (
+        ((), "no-cache"), (("Cache-Control: public, max-age=31536000",), "no-cache"),
+        (("Cache-Control: private, max-age=9",), "private, no-cache"),
+        (("Cache-Control: Private=x", "Cache-Control: No-Store"), "no-store"),
+        (("Expires: Fri, 31 Dec 2100 23:59:59 GMT", "ETag: x"), "no-cache"),
+    ):  # fmt: skip
+        reply, _, _ = await ask(ways, "x", **answering(*said))
+        assert reply.headers.getall("Cache-Control") == [told]
+        assert "Expires" not in reply.headers
+    assert reply.headers["ETag"] == "x"
+
+
+async def test_the_address_of_another_page_does_not_go_in(ways: Open) -> None:
+    below = ways.url(await ways.public(), "page")
+    hub = f"{ways.service.url}sessions/x/apps?_xsrf=secret"
+    for given, goes_in in (
+        (below, below), (hub, None), ("https://elsewhere.example/", None),
+        (below.replace("http://", "http://evil"), None),
+    ):  # fmt: skip
+        _, _, headers = await ask(ways, headers={"Referer": given})
+        assert headers.get("referer") == goes_in
 
 
 async def test_a_page_that_is_kept_apart_may_ask_its_own_app(ways: Open) -> None:
@@ -261,6 +294,58 @@ async def test_a_download_of_200_megabytes(how: str, ways: Open) -> None:
             size += len(chunk)
     assert size == 200 * len(PIECE)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 60_000  # kB
+
+
+async def turns(work: Awaitable[object]) -> int:
+    """How often others on the loop have their turn meanwhile."""
+    task, count = asyncio.ensure_future(work), 0
+    while not task.done():
+        await asyncio.sleep(0)
+        count += 1
+    await task
+    return count
+
+
+async def test_an_answer_in_the_smallest_pieces_lets_others_have_their_turn() -> None:
+    """All of it is there, so that nothing has to be waited for."""
+    count = 100_000
+    ours, theirs = socket.socketpair()
+    stream = Stream(ours)
+    stream._ahead += b"1\r\nx\r\n" * count + b"0\r\n\r\n"
+    got: list[bytes] = []
+
+    async def read() -> None:
+        async for piece in pieces(stream, Framing(None, True)):
+            got.append(bytes(piece))
+
+    assert await turns(read()) > count / 100
+    assert b"".join(got) == b"x" * count
+    assert len(got) < 100, "they are joined"
+    stream.close()
+    theirs.close()
+
+
+async def test_events_are_not_held_back_for_what_comes_after() -> None:
+    ours, theirs = socket.socketpair()
+    stream, got = Stream(ours), asyncio.Queue[bytes]()
+
+    async def read() -> None:
+        async for piece in pieces(stream, Framing(None, True)):
+            got.put_nowait(bytes(piece))
+
+    reading = asyncio.ensure_future(read())
+    for said, heard in (
+        (b"3\r\none\r\n3\r\ntwo\r\n", b"onetwo"), (b"2\r\nab\r\n9", b"ab"),
+        (b"\r\nsome", b"some"), (b"thing\r\n1\r\nx\r\n5\r\nhe", b"thing"),
+    ):  # fmt: skip
+        theirs.sendall(said)
+        assert await asyncio.wait_for(got.get(), 5) == heard
+    assert await asyncio.wait_for(got.get(), 5) == b"x"
+    theirs.sendall(b"llo\r\n0\r\n\r\n")
+    await asyncio.wait_for(reading, 5)
+    assert [got.get_nowait() for _ in range(got.qsize())] == [b"he", b"llo"]
+    stream.close()
+    theirs.close()
 
 
 async def test_an_upload_of_200_megabytes(ways: Open) -> None:
@@ -421,6 +506,7 @@ async def test_an_app_that_breaks_off(ways: Open) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\nx",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nx",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 201 + b"\r\n",
     ):  # fmt: skip
         said[0] = answer
         async with ways.service.client.get(url) as reply:
@@ -470,6 +556,41 @@ async def test_whoever_takes_nothing_is_cut_off(
             await reply.read()
 
 
+@pytest.mark.parametrize("body", [b"", b"hel"])
+async def test_whoever_sends_nothing_is_cut_off(
+    body: bytes, ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = urlsplit(ways.url(await ways.public(), "take"))
+    monkeypatch.setattr(visits, "PATIENCE", 0.2)
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    head = f"POST {place.path} HTTP/1.1\r\nHost: a\r\nContent-Length: 9999\r\n\r\n"
+    writer.write(head.encode() + body)
+    assert await asyncio.wait_for(reader.read(), 5) == b""
+    await until(lambda: not ways.service.service.book.connections)
+    await until(lambda: not ways.server.open_tunnels)
+    writer.close()
+
+
+async def test_one_owner_leaves_room_for_others(ways: Open) -> None:
+    connections = Connections()
+    with ExitStack() as stack:
+        for number in range(MOST // SHARE):
+            way = f"way{number % 4}"
+            stack.enter_context(connections.one(way, "alice", lambda: None))
+        with pytest.raises(Full), connections.one("way9", "alice", lambda: None):
+            pass
+        with connections.one("other", "bob", lambda: None):
+            assert len(connections) == MOST // SHARE + 1
+    assert len(connections) == 0
+    ways.service.service.book.connections._most, had = 4, MOST
+    try:
+        client, url = ways.service.client, ways.url(await ways.public())
+        async with client.get(f"{url}events"), client.get(url) as second:
+            assert (second.status, "Too many visitors" in await second.text()) == (503, True)
+    finally:
+        ways.service.service.book.connections._most = had
+
+
 async def test_addresses_are_in_no_log(ways: Open, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG", logger="")
     way = await ways.public()
@@ -483,6 +604,28 @@ async def test_addresses_are_in_no_log(ways: Open, caplog: pytest.LogCaptureFixt
     assert ours
     assert way["id"] not in caplog.text
     assert KEY not in caplog.text
+
+
+async def test_a_host_that_is_none_is_refused(ways: Open, caplog: pytest.LogCaptureFixture) -> None:
+    way = await ways.public()
+    for host in (b"a:99999", b"a:b", b"[::1"):
+        answer = await raw(ways, b"GET {path} HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 400 ")
+    assert way["id"] not in caplog.text
+
+
+async def test_a_defect_of_ours_tells_no_address(
+    ways: Open, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    way = await ways.public()
+    monkeypatch.setattr(visits.heads, "request_head", broken)
+    async with ways.service.client.get(ways.url(way)) as reply:
+        assert reply.status == 500
+    assert "a defect" in caplog.text
+    assert way["id"] not in caplog.text
 
 
 async def test_so_many_visitors_at_a_time(ways: Open, monkeypatch: pytest.MonkeyPatch) -> None:

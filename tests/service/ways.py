@@ -17,7 +17,15 @@ from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.site.clock import utcnow
 
 from .running import Reply, Running, launch, running, until_open
-from .session_server import KEY, App, SessionServer, app_server, item, session_server
+from .session_server import (
+    KEY,
+    App,
+    SessionServer,
+    app_server,
+    item,
+    plain_server,
+    session_server,
+)
 
 ALLOWED = {"public_apps": True, "preferred_port": True}
 
@@ -74,6 +82,7 @@ async def opened(folder: Path, **backend: Any) -> AsyncIterator[Open]:
     backend.setdefault("default_policy", ALLOWED)
     async with (
         app_server() as app,
+        plain_server() as plain,
         session_server() as server,
         running(folder, **backend) as service,
     ):
@@ -84,8 +93,8 @@ async def opened(folder: Path, **backend: Any) -> AsyncIterator[Open]:
         server.items = [
             item("echo", app.port),
             item("jupyterlab", 8888, shareable=False),
-            item("db", app.port, protocol="tcp", path=""),
-            item("sshd", app.port, protocol="tcp", path="", shareable=False),
+            item("db", plain, protocol="tcp", path=""),
+            item("sshd", plain, protocol="tcp", path="", shareable=False),
             item("gone", 1),
             item("missing", None, available=False, why="It is not in this image."),
         ]

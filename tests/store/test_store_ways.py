@@ -22,6 +22,7 @@ from jupyterhub_backendai.store import (
 )
 from jupyterhub_backendai.store.database import Database
 from jupyterhub_backendai.store.tables import KERNELS, WAYS
+from jupyterhub_backendai.store.ways import Limits
 
 POOL = Pool(30000, 30002, 60)
 
@@ -84,9 +85,55 @@ def test_ports_are_preferred_next_and_not_given_away_at_once(store: Store) -> No
     with pytest.raises(RequestError, match="All ports from 30000 to 30002"):
         port(store, session, "d")
     store.close_way(third.id, by=None, reason="", now=after(10))
-    with pytest.raises(RequestError, match="or were a moment ago"):
-        port(store, session, "d", seconds=69)
-    assert port(store, session, "d", seconds=71).number == 30002
+    wide = Pool(30000, 30003, 60)
+    assert port(store, session, "d", 30002, seconds=69, pool=wide).number == 30003
+    assert port(store, session, "e", 30002, seconds=71, pool=wide).number == 30002
+
+
+def test_where_all_others_are_in_use_it_is_the_one_that_was_closed_first(store: Store) -> None:
+    """Whoever opens and closes leaves no one without."""
+    session = running(store)
+    ways = [port(store, session, app) for app in "abc"]
+    for seconds, way in ((10, ways[1]), (11, ways[0]), (12, ways[2])):
+        store.close_way(way.id, by=None, reason="", now=after(seconds))
+    other = running(store, "other")
+    for expected, app in ((30001, "x"), (30000, "y"), (30002, "z")):
+        assert port(store, other, app, 30002, seconds=13).number == expected
+    with pytest.raises(RequestError, match="All ports from 30000 to 30002 are in use"):
+        port(store, other, "last", seconds=13)
+
+
+def test_a_port_that_cools_down_counts(store: Store) -> None:
+    session, wide = running(store), Pool(30000, 30020, 60)
+    limits = Limits(session=2, owner=3)
+
+    def opened(session: Session, app: str, seconds: float, pool: Pool | None = wide) -> Way:
+        asked = Wanted(session.id, app, "ana", "tcp", pool)
+        return store.open_way(asked, now=after(seconds), limits=limits)[0]
+
+    for _ in range(2):
+        way = opened(session, "a", 2)
+        store.close_way(way.id, by="ana", reason="", now=after(3))
+    with pytest.raises(RequestError, match="This session has had 2 ways in a short time"):
+        opened(session, "a", 4)
+    assert opened(session, "web", 4, None).kind == "public", "that needs no port"
+    other = running(store, "other")
+    with pytest.raises(RequestError, match="ana has had 3 ways in a short time"):
+        opened(other, "a", 5)
+    assert opened(other, "a", 64).number == 30000
+    opened(other, "b", 65)
+    with pytest.raises(RequestError, match="ana has 3 open ways already"):
+        opened(session, "c", 65)
+
+
+def test_closed_ways_are_forgotten_after_a_day(store: Store) -> None:
+    session, day = running(store), 86_400
+    for seconds in (2, day / 2):
+        way = port(store, session, "a", seconds=seconds)
+        store.close_way(way.id, by=None, reason="", now=after(seconds + 1))
+    port(store, session, "b", seconds=day + 10)
+    with store._db.read() as db:
+        assert len(db.execute(select(WAYS)).all()) == 2
 
 
 def test_a_port_of_another_program_is_left_out(store: Store) -> None:
@@ -131,9 +178,9 @@ def test_only_what_runs_has_ways_and_not_too_many(store: Store) -> None:
     store.move(waits.id, Status.CANCELLED, phase=Phase.CANCEL, now=after(1))
     session = running(store)
     for app in ("a", "b", "a"):
-        store.open_way(Wanted(session.id, app, "ana"), now=after(2), most=2)
+        store.open_way(Wanted(session.id, app, "ana"), now=after(2), limits=Limits(session=2))
     with pytest.raises(RequestError, match="2 open ways already"):
-        store.open_way(Wanted(session.id, "c", "ana"), now=after(2), most=2)
+        store.open_way(Wanted(session.id, "c", "ana"), now=after(2), limits=Limits(session=2))
 
 
 def test_sessions_of_a_version_without_ways_go_on(store: Store, database: Database) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import aiohttp
-from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_sockets
 from traitlets.log import get_logger
 
 from ..._within import within
@@ -17,36 +15,17 @@ from ...model.errors import FieldError, Kind, RequestError
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import NotFound, OpenWay, Pool, Wanted, Way
-from .connections import Connections
+from .accepting import BACKLOG, Door, HttpDoor
+from .asking import Asking
+from .connections import MOST_OF_ONE, Connections
 from .ports import Ports, Taken
 from .public import host_server
+from .rules import may_stay
+from .settings import Settings
 
 LOOK_INTERVAL = 0.5  # seconds between two looks at whether anything changed
+MOST_VISITORS = MOST_OF_ONE + 64  # connections of one way: some ask nothing more for a moment
 MOST_TRIES = 50  # ports of other programs that are passed over
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the configuration says of ways: see the traits of these names."""
-
-    url: str = ""  # public_app_url
-    listen: str = ""  # public_app_listen
-    pool: Pool | None = None  # app_ports, app_port_cool_down
-    address: str = ""  # app_ports_address
-    host: str = ""  # app_ports_host
-
-    @classmethod
-    def of(cls, site: Site) -> Settings:
-        """Those of a site."""
-        given = site.configuration
-        ports = given.port_range()
-        return cls(
-            url=given.public_app_url,
-            listen=given.public_app_listen,
-            pool=None if ports is None else Pool(*ports, given.app_port_cool_down),
-            address=given.app_ports_address,
-            host=given.app_ports_host,
-        )
 
 
 class Book:
@@ -57,28 +36,25 @@ class Book:
         self.sign = sign
         self.ways: dict[str, OpenWay] = {}
         self.connections = Connections()
+        self.visitors = Connections(MOST_VISITORS)  # whether they ask for something or not
         self.settings = Settings()
         self.is_open = False  # whether it was read
         self._ports = Ports(self, "")
-        self._hosts: HTTPServer | None = None
+        self._hosts: Door | None = None
         self._told = False
         self._writing = asyncio.Lock()
         self._news = asyncio.Event()
-        self._client: aiohttp.ClientSession | None = None
-
-    @property
-    def client(self) -> aiohttp.ClientSession:
-        """What asks sessions' servers: each time anew, as they come and go; without cookies."""
-        if self._client is None:
-            connector = aiohttp.TCPConnector(force_close=True)
-            jar = aiohttp.DummyCookieJar()
-            self._client = aiohttp.ClientSession(connector=connector, cookie_jar=jar)
-        return self._client
+        self.asking = Asking()
 
     def public(self, way_id: str) -> OpenWay | None:
         """The way of this id, if it has an address of its own; one with a port has none."""
         found = self.ways.get(way_id)
         return found if found is not None and found.way.kind == "public" else None
+
+    def owner(self, way_id: str) -> str:
+        """Whose way this is; empty where it is not open."""
+        found = self.ways.get(way_id)
+        return found.owner if found is not None else ""
 
     # ---- open and close -------------------------------------------------------------------------
 
@@ -87,10 +63,21 @@ class Book:
         store = site.store
         async with self._writing:
             way, is_new = await site.db(store.open_way, wanted, now=utcnow())
-            if wanted.pool is not None and is_new:
-                way = await self._listen(site, way, wanted.pool)
-            self.ways[way.id] = await site.db(store.open_way_of, way.id)
-        self._news.set()
+            try:
+                if wanted.pool is not None and is_new:
+                    way = await self._listen(site, way, wanted.pool)
+                self.ways[way.id] = await site.db(store.open_way_of, way.id)
+            except NotFound:
+                self._forget(way.id)
+                message = "The session ended, or this was closed, just now."
+                failure = FieldError("", "not_running", message, Kind.CONFLICT)
+                raise RequestError([failure]) from None
+            except BaseException:
+                if is_new:
+                    self._forget(way.id)
+                raise
+            finally:
+                self._news.set()  # the table may have more than was noted here
         if is_new:
             self.log.info("%s opened %s of session %s", way.opened_by, way.app, way.session_id)
         return way, is_new
@@ -120,9 +107,9 @@ class Book:
             except BaseException:
                 await self._strike(site, way.id, None, "No port was free.")
                 raise
-        # People get it all the same; the log says what is wrong, and it is tried again.
-        self._ports.listen_again(way.id, way.number or 0, way.protocol)
-        return way
+        await self._strike(site, way.id, None, "No port was free.")
+        message = "Other programs have the ports that were tried for it. Tell your admin."
+        raise RequestError([FieldError("", "no_port", message, Kind.CONFLICT)])
 
     async def close(self, site: Site, way_id: str, by: str | None, reason: str) -> None:
         """Closes a way, and all that goes on over it. One that is closed already is fine."""
@@ -139,6 +126,7 @@ class Book:
             self.log.info("The way %s… is closed", way_id[:6])
         self._ports.end(way_id)
         self.connections.end(way_id)
+        self.visitors.end(way_id)
 
     # ---- in step with the table -----------------------------------------------------------------
 
@@ -147,6 +135,7 @@ class Book:
         if not self.is_open:
             self.settings = Settings.of(site)
             self._ports = Ports(self, self.settings.address)
+            self._warn()
             await self._close_what_may_not_be(site)
         while True:
             self._news.clear()
@@ -154,14 +143,22 @@ class Book:
             await self.read(site)
             await self._until_news(site, seq)
 
+    def _warn(self) -> None:
+        """What an admin should know of these settings."""
+        if self.settings.pool is not None and not self.settings.host:
+            self.log.warning(
+                "The ports of apps are at the Hub's own host name, and browsers send the Hub's "
+                "cookies to all ports of a host. Set c.BackendAI.app_ports_host to another name "
+                "of this machine."
+            )
+
     async def read(self, site: Site) -> None:
         """Reads the table once, and does what follows."""
         async with self._writing:
             found = {one.way.id: one for one in await site.db(site.store.open_ways)}
-            for gone in self.ways.keys() - found.keys():
+            for gone in (self.ways.keys() | self._ports.ways) - found.keys():
                 self._forget(gone)
             self.ways = found
-            self._ports.keep(set(found))
             for way_id, one in found.items():
                 if one.way.number is not None and way_id not in self._ports:
                     self._ports.listen_again(way_id, one.way.number, one.way.protocol)
@@ -187,7 +184,7 @@ class Book:
             number, pool = one.way.number, self.settings.pool
             if number is not None and (pool is None or number not in pool):
                 await self.close(site, one.way.id, None, "The site has this port no more.")
-            elif one.way.protocol == "http" and not policy.public_apps:
+            elif not may_stay(one.way, policy):
                 await self.close(site, one.way.id, None, "The policy allows no public apps.")
 
     # ---- hosts of their own ---------------------------------------------------------------------
@@ -199,10 +196,10 @@ class Book:
     def _listen_for_hosts(self) -> None:
         if not self._wants_hosts:
             return
-        place, server = urlsplit(f"//{self.settings.listen}"), host_server(self)
+        place = urlsplit(f"//{self.settings.listen}")
         try:
-            server.listen(place.port or 0, place.hostname)
-            self._hosts = server
+            sockets = bind_sockets(place.port or 0, place.hostname, backlog=BACKLOG)
+            self._hosts = HttpDoor(self, host_server(self), sockets)
         except OSError as error:
             if not self._told:
                 self._told = True
@@ -217,5 +214,5 @@ class Book:
         if self._hosts is not None:
             self._hosts.stop()
         self.connections.end_all()
-        if self._client is not None:
-            await self._client.close()
+        self.visitors.end_all()
+        await self.asking.close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import resource
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 MOST_OF_ONE, MOST = 128, 1024  # at a time: of one way, of all
-KEPT = 256  # open files that are kept for all else; each connection takes two
+SHARE = 4  # all ways of one owner have this part of the room at most
+KEPT = 256  # open files that are kept for all else
+EACH = 3  # open files: a visitor's, the one to the app, and one of who has not asked yet
 
 Abort = Callable[[], None]
 
@@ -22,30 +24,39 @@ class Connections:
 
     def __init__(self, most_of_one: int = MOST_OF_ONE) -> None:
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        room = MOST if files == resource.RLIM_INFINITY else (files - KEPT) // 2
+        room = MOST if files == resource.RLIM_INFINITY else (files - KEPT) // EACH
         self._most_of_one, self._most = most_of_one, max(1, min(MOST, room))
         self._open: defaultdict[str, list[Abort]] = defaultdict(list)
+        self._owners: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        return sum(len(aborts) for aborts in self._open.values())
+        return self._owners.total()
 
     def of(self, way: str) -> int:
         """How many are open of a way."""
         return len(self._open.get(way, ()))
 
     @contextmanager
-    def one(self, way: str, abort: Abort) -> Iterator[None]:
-        """A connection of a way, for as long as this lasts; `abort` ends it, and may be called at
-        any time. Raises `Full`."""
-        if self.of(way) >= self._most_of_one or len(self) >= self._most:
+    def one(self, way: str, owner: str, abort: Abort) -> Iterator[None]:
+        """A connection of an owner's way, for as long as this lasts; `abort` ends it, and may be
+        called at any time. Where the way is not known yet both are "". Raises `Full`."""
+        if len(self) >= self._most or (way and self._is_full(way, owner)):
             raise Full
         self._open[way].append(abort)
+        self._owners[owner] += 1
         try:
             yield
         finally:
             self._open[way].remove(abort)
             if not self._open[way]:
                 del self._open[way]
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
+
+    def _is_full(self, way: str, owner: str) -> bool:
+        share = max(1, self._most // SHARE)
+        return self.of(way) >= self._most_of_one or self._owners[owner] >= share
 
     def end(self, way: str) -> None:
         """Ends all connections of a way."""

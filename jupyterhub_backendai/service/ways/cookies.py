@@ -19,16 +19,19 @@ _KEPT = frozenset({"expires", "max-age", "httponly", "secure", "partitioned"})
 @dataclass(frozen=True, slots=True)
 class Cookies:
     """Those of one way. `path`: the one path that they are sent to, on a host of others; where the
-    app has its own host (None) it may say which. `none`: it has none at all."""
+    app has its own host (None) it may say which, if that has no HTTPS (`secure`): with it, they are
+    that host's alone, whatever hosts beside it set. `none`: it has none at all."""
 
     way: str
     path: str | None
     none: bool = False
+    secure: bool = False
 
     @property
     def prefix(self) -> str:
         """What their names begin with."""
-        return f"backendai-app-{self.way}-"
+        # A browser takes it from the host itself only, by HTTPS, and for all of its paths.
+        return f"{'__Host-' if self.secure else ''}backendai-app-{self.way}-"
 
     def inward(self, headers: Iterable[str]) -> str:
         """The `Cookie` header that the app gets; empty where none is its own."""
@@ -75,6 +78,9 @@ class Cookies:
         if self.path is not None:
             # One for all, so that all of them are counted; and never for what others' pages ask.
             path, same_site = self.path, "strict" if same_site == "strict" else "lax"
+        if self.secure:
+            path = "/"
+            kept = [*(one for one in kept if one.partition("=")[0].lower() != "secure"), "Secure"]
         if same_site in ("strict", "lax", "none"):
             kept.append(f"SameSite={same_site.capitalize()}")
         return name, "; ".join([f"{self.prefix}{name}={value}", f"Path={path}", *kept])

@@ -20,6 +20,7 @@ SANDBOX = (
     "sandbox allow-downloads allow-forms allow-modals allow-orientation-lock allow-pointer-lock "
     "allow-popups allow-popups-to-escape-sandbox allow-presentation allow-scripts"
 )
+MOST_LINES = 200  # of an answer's head
 PREFLIGHT_AGE = "600"  # seconds
 
 Pairs = list[tuple[str, str]]
@@ -38,9 +39,13 @@ _OUR_PREFIXES = ("proxy-", "x-forwarded-", "x-backendai-")
 _OF_THE_HOST = frozenset({
     "accept-ch", "alt-svc", "clear-site-data", "critical-ch", "expect-ct", "nel",
     "origin-agent-cluster", "origin-trial", "public-key-pins", "public-key-pins-report-only",
-    "report-to", "reporting-endpoints", "service-worker-allowed", "set-cookie2", "set-login",
-    "speculation-rules", "strict-transport-security", "use-as-dictionary",
+    "report-to", "reporting-endpoints", "sec-session-registration", "secure-session-registration",
+    "service-worker-allowed", "set-cookie2", "set-login", "speculation-rules",
+    "strict-transport-security", "use-as-dictionary", "x-sendfile",
 })  # fmt: skip
+# And what is for a browser's maker, or for a proxy before us.
+_OF_THE_HOST_PREFIXES = ("attribution-reporting-", "x-accel-")
+_CACHING = frozenset({"cache-control", "expires", "pragma"})
 # And on the Hub's host besides: a browser would ask for a password there, or keep it.
 _OF_SIGNING_IN = frozenset({
     "www-authenticate", "proxy-authenticate", "authentication-info", "proxy-authentication-info",
@@ -138,6 +143,8 @@ def request_head(request: HTTPServerRequest, front: Front, target: str, framed: 
             continue
         if low == "authorization" and front.sandboxed and not _is_bearer(value):
             continue
+        if low == "referer" and not value.startswith(f"{front.origin}{front.prefix}/"):
+            continue  # a page of ours, or somebody else's: its address is none of the app's
         if low == "origin" and front.sandboxed and value == "null":
             value = front.origin  # which it would be if its pages were not kept apart
         pairs.append((name, value))
@@ -156,7 +163,10 @@ def request_head(request: HTTPServerRequest, front: Front, target: str, framed: 
 
 
 def _forwarded(request: HTTPServerRequest, front: Front) -> Pairs:
-    port = urlsplit(f"//{front.host}").port or (443 if front.scheme == "https" else 80)
+    try:
+        port = urlsplit(f"//{front.host}").port or (443 if front.scheme == "https" else 80)
+    except ValueError:
+        raise BadRequest from None
     said = [
         ("X-Forwarded-For", str(request.remote_ip)), ("X-Forwarded-Host", front.host),
         ("X-Forwarded-Port", str(port)), ("X-Forwarded-Proto", front.scheme),
@@ -219,6 +229,8 @@ def read_answer(head: bytes) -> Answer:
     found = re.fullmatch(r"HTTP/1\.[01] ([1-9][0-9]{2})(?: ([\t\x20-\x7e\x80-\xff]*))?", first)
     if found is None:
         raise Broken("what it answers is no HTTP")
+    if len(lines) > MOST_LINES:
+        raise Broken("it says too much at once")
     headers = HTTPHeaders()
     for line in lines:
         name, colon, value = line.partition(":")
@@ -233,12 +245,15 @@ def answer_pairs(answer: Answer, front: Front, asked: HTTPServerRequest, framed:
     """The headers of an answer as the visitor gets them, less those of its connection."""
     gone = HOP_BY_HOP | _named(answer.headers.get_list("Connection")) | _OF_THE_HOST | _FRAMING
     if front.sandboxed:
-        gone |= _OF_SIGNING_IN | {"cross-origin-resource-policy"}
+        gone |= _OF_SIGNING_IN | _CACHING | {"cross-origin-resource-policy"}
+    gone_prefixes = (*_OF_THE_HOST_PREFIXES, *((_CORS,) if front.sandboxed else ()))
     pairs: Pairs = []
     for name, value in answer.headers.get_all():
         low = name.lower()
-        if low not in gone and not (front.sandboxed and low.startswith(_CORS)):
+        if low not in gone and not low.startswith(gone_prefixes):
             pairs.append((name, value))
+    if front.sandboxed:
+        pairs.append(("Cache-Control", _caching(answer)))
     for name in ("Location", "Content-Location"):
         for value in answer.headers.get_list(name)[:1]:
             pairs.append((name, location(value, front)))
@@ -247,6 +262,15 @@ def answer_pairs(answer: Answer, front: Front, asked: HTTPServerRequest, framed:
     if length := _told_length(answer, asked, framed):
         pairs.append(("Content-Length", length))
     return pairs + (kept_apart() if front.sandboxed else [])
+
+
+def _caching(answer: Answer) -> str:
+    """Who may keep an answer: nobody without asking again, as a way may be closed by then, and
+    another be at its port."""
+    said = {word.partition("=")[0] for word in _named(answer.headers.get_list("Cache-Control"))}
+    if "no-store" in said:
+        return "no-store"
+    return "private, no-cache" if "private" in said else "no-cache"
 
 
 def _told_length(answer: Answer, asked: HTTPServerRequest, framed: Framing) -> str | None:

@@ -8,19 +8,19 @@ import socket
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from tornado.httpserver import HTTPServer
-from tornado.netutil import add_accept_handler, bind_sockets
+from tornado.netutil import bind_sockets
 from traitlets.log import get_logger
 
+from .accepting import BACKLOG, Door, HttpDoor
 from .connections import Full
+from .greeting import Visitor
 from .public import port_server
+from .rules import asks_itself
 from .streams import Broken, Stream, splice
 from .tunnel import Place, Unreachable, open_tunnel
 
 if TYPE_CHECKING:
     from .book import Book
-
-BACKLOG = 128
 
 
 class Taken(Exception):
@@ -33,7 +33,7 @@ class Ports:
     def __init__(self, book: Book, address: str) -> None:
         self.log = get_logger()
         self._book, self._address = book, address
-        self._open: dict[str, TcpListener | HTTPServer] = {}
+        self._open: dict[str, Door] = {}
         self._told: set[str] = set()
 
     def __contains__(self, way: str) -> bool:
@@ -50,10 +50,10 @@ class Ports:
                 raise Taken(error.strerror or "") from None
             raise
         if protocol == "tcp":
-            self._open[way] = TcpListener(self._book, way, sockets)
+            self._open[way] = TcpDoor(self._book, way, sockets)
         else:
-            server = self._open[way] = port_server(self._book, way)
-            server.add_sockets(sockets)
+            server = port_server(self._book, way)
+            self._open[way] = HttpDoor(self._book, server, sockets, way)
 
     def listen_again(self, way: str, port: int, protocol: str) -> None:
         """As `listen`, for a way that people know: where that cannot be, the log says so once, and
@@ -76,40 +76,48 @@ class Ports:
             listener.stop()
         self._told.discard(way)
 
+    @property
+    def ways(self) -> set[str]:
+        """The ways that are listened for."""
+        return set(self._open)
+
     def keep(self, ways: set[str]) -> None:
         """Ends the listeners of all other ways."""
         for way in self._open.keys() - ways:
             self.end(way)
 
 
-class TcpListener:
-    """Accepts connections at the port of an app that speaks anything, and splices each to it."""
+class TcpDoor(Door):
+    """The port of an app that speaks anything: each connection is spliced to it."""
 
     def __init__(self, book: Book, way: str, sockets: list[socket.socket]) -> None:
-        self._book, self._way, self._sockets = book, way, sockets
+        self._book, self._way = book, way
         self._tasks: set[asyncio.Task[None]] = set()
-        self._ends = [add_accept_handler(one, self._accept) for one in sockets]
+        super().__init__(sockets, self._come)
 
-    def _accept(self, connection: socket.socket, _address: object) -> None:
-        task = asyncio.ensure_future(self._serve(Stream(connection)))
+    def _come(self, connection: socket.socket, _address: object) -> None:
+        stream, place, owner = Stream(connection), ExitStack(), self._book.owner(self._way)
+        place.callback(stream.close)
+        try:
+            place.enter_context(self._book.connections.one(self._way, owner, stream.abort))
+        except Full:
+            place.close()
+            return
+        task = asyncio.ensure_future(self._serve(stream, place))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, visitor: Stream) -> None:
-        with ExitStack() as stack:
-            stack.callback(visitor.close)
+    async def _serve(self, stream: Stream, place: ExitStack) -> None:
+        with place as stack, suppress(Unreachable, Broken):
             way = self._book.ways.get(self._way)
             if way is None:
                 return
-            with suppress(Unreachable, Broken, Full):
-                stack.enter_context(self._book.connections.one(self._way, visitor.abort))
-                stream = await open_tunnel(Place.of_way(way), way.way.app)
-                stack.callback(stream.close)
-                if self._way in self._book.ways:
-                    await splice(visitor, stream)
-
-    def stop(self) -> None:
-        """Closes the port; what goes on there is ended with its way."""
-        for end, one in zip(self._ends, self._sockets, strict=True):
-            end()
-            one.close()
+            ssh = asks_itself(way.way.app, way.way.protocol)
+            visitor = Visitor(stream, ssh=ssh)
+            stack.callback(visitor.close)
+            if ssh:
+                await visitor.hear()
+            app = await open_tunnel(Place.of_way(way), way.way.app)
+            stack.callback(app.close)
+            if self._way in self._book.ways:
+                await splice(visitor, app)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ID = "[a-z2-7]{26}"
 READ = 256 * 1024  # bytes of a body that are read at a time
-IDLE = 75.0  # seconds that a connection may be open without a request
+IDLE = 10.0  # seconds for the head of a request, also of the next one over the same connection
 
 
 class PathVisit(Visit):
@@ -60,7 +60,8 @@ class HostVisit(Visit):
         pattern = urlsplit(self.book.settings.url)
         way, _, rest = self.request.host_name.partition(".")
         known = rest == (pattern.hostname or "").removeprefix("*.")
-        front = Front(pattern.scheme, self.request.host, "", False, Cookies(way, None))
+        cookies = Cookies(way, None, secure=pattern.scheme == "https")
+        front = Front(pattern.scheme, self.request.host, "", False, cookies)
         return self.book.public(way) if known else None, front, _whole(self)
 
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 from ...model.errors import FieldError, Kind, RequestError
 from ...model.policy import Policy
-from .book import Settings
+from ...store import Way
+from .settings import Settings
 from .tunnel import Item
 
 ASKS_ITSELF = frozenset({"sshd"})  # TCP apps that let nobody in without a key of their owner's
+
+
+def asks_itself(app: str, protocol: str) -> bool:
+    """Whether an app needs no leave to be reached by others: nothing but SSH goes to it."""
+    return protocol == "tcp" and app in ASKS_ITSELF
+
+
+def may_stay(way: Way, policy: Policy) -> bool:
+    """Whether the policy of its owner allows an open way."""
+    return policy.public_apps or asks_itself(way.app, way.protocol)
 
 
 def check_opening(
@@ -20,7 +31,7 @@ def check_opening(
         errors.append(FieldError("", "not_available", why, Kind.CONFLICT))
     if public:
         errors += _public(item, policy)
-    elif item.protocol == "tcp" and item.name not in ASKS_ITSELF:
+    elif item.protocol == "tcp" and not asks_itself(item.name, item.protocol):
         message = (
             "Whoever reaches the port of this app can use it. Open it to the public, if that is "
             "what you want."

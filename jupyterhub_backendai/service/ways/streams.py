@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -17,7 +18,9 @@ from ..._within import within
 
 FIRST, MOST = 16 * 1024, 1024 * 1024  # bytes of a buffer: at first, and when that was full
 AHEAD = 64 * 1024  # bytes that are read to find the end of a line or of a head
-TURN = 4 * 1024 * 1024  # bytes after which others on the loop have their turn
+LOOK = 256  # bytes that are read to see what begins
+# After so many bytes, pieces or seconds others on the loop have their turn.
+TURN, PIECES, LONG = 4 * 1024 * 1024, 64, 0.005
 HALF_OPEN = 300.0  # seconds that one direction goes on when the other is over
 
 
@@ -52,8 +55,17 @@ class Stream:
         self._socket = connection
         self._loop = asyncio.get_running_loop()
         self._ahead = bytearray()
-        self._turn = 0
+        self._turn = self._pieces = 0
+        self._since = self._loop.time()
         self._aborted = False
+
+    def has(self, count: int) -> bool:
+        """Whether so many bytes have been read ahead."""
+        return len(self._ahead) >= count
+
+    def has_line(self) -> bool:
+        """Whether a line has been read ahead."""
+        return b"\r\n" in self._ahead
 
     async def receive(self, into: memoryview) -> int:
         """See `End`."""
@@ -61,17 +73,19 @@ class Stream:
             count = min(len(into), len(self._ahead))
             into[:count] = self._ahead[:count]
             del self._ahead[:count]
+            await self._turns(count)
             return count
         return await self._read(into)
 
     async def read_until(self, mark: bytes, most: int) -> bytes:
         """What comes up to this mark, and the mark. Raises `Broken`, also when it is not in the
         first `most` bytes."""
-        piece, looked = memoryview(bytearray(AHEAD)), 0
+        piece, looked = None, 0
         while (found := self._ahead.find(mark, max(0, looked - len(mark)))) < 0:
             looked = len(self._ahead)
             if looked > most:
                 raise Broken("it says too much at once")
+            piece = memoryview(bytearray(AHEAD)) if piece is None else piece
             count = await self._read(piece)
             if not count:
                 raise Broken("it ended before its time")
@@ -82,6 +96,16 @@ class Stream:
         said = bytes(self._ahead[:end])
         del self._ahead[:end]
         return said
+
+    async def look(self, is_clear: Callable[[bytes], bool]) -> bytes:
+        """What comes first, as soon as that is enough or all; it stays to be read. Raises
+        `Broken`."""
+        piece = memoryview(bytearray(LOOK))
+        while not is_clear(bytes(self._ahead)):
+            if not (count := await self._read(piece)):
+                break
+            self._ahead += piece[:count]
+        return bytes(self._ahead)
 
     async def _read(self, into: memoryview) -> int:
         try:
@@ -104,9 +128,12 @@ class Stream:
     async def _turns(self, count: int) -> None:
         # A socket that is always ready would never let go of the loop.
         self._turn += count
-        if self._turn >= TURN:
-            self._turn = 0
+        self._pieces += 1
+        late = self._loop.time() - self._since > LONG
+        if late or self._turn >= TURN or self._pieces >= PIECES:
+            self._turn = self._pieces = 0
             await asyncio.sleep(0)
+            self._since = self._loop.time()
 
     def end(self) -> None:
         """See `End`."""

@@ -12,12 +12,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
 from jupyterhub.utils import url_escape_path, url_path_join
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from ..._within import within
 from ...model.errors import FieldError, RequestError, shown
@@ -94,7 +94,9 @@ class Place:
         return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
 
 
+MOST_ITEMS = 200
 Text = Field(default="", max_length=2000)
+Note = Annotated[str, Field(max_length=500)]
 
 
 class _Said(BaseModel):
@@ -121,14 +123,22 @@ class Item(_Said):
     path: str = Text
     available: bool = False
     why: str = Text
-    notes: list[str] = Field(default=[], max_length=50)
+    notes: list[Note] = Field(default=[], max_length=50)
     shareable: bool = False
     asks: list[Asked] = Field(default=[], max_length=20)
     running: bool = False
     listening: bool = False
 
 
-_ITEMS = TypeAdapter(list[Item])
+def _each_once(items: list[Item]) -> list[Item]:
+    if len({item.name for item in items}) < len(items):
+        raise ValueError("a name twice")
+    return items
+
+
+_ITEMS: TypeAdapter[list[Item]] = TypeAdapter(
+    Annotated[list[Item], Field(max_length=MOST_ITEMS), AfterValidator(_each_once)]
+)
 
 
 async def open_tunnel(place: Place, app: str) -> Stream:

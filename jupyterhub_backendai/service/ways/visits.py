@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack, suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tornado.iostream import IOStream, StreamClosedError
-from tornado.web import RequestHandler, stream_request_body
+from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from ...store import OpenWay
 from . import heads, notices
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from .book import Book
 
 NO_LIMIT = 2**62  # bytes of a body: an app says itself what is too much
-PATIENCE = 120.0  # seconds that a visitor may take for so many bytes of an answer:
+# Seconds that a visitor may send nothing of a body, or take for so many bytes of an answer:
+PATIENCE = 120.0
 WRITE = 128 * 1024
 MOST_1XX = 10  # answers before the one that counts
 
@@ -43,6 +45,8 @@ class Visit(RequestHandler):
         self._answering: asyncio.Task[None] | None = None
         self._sending = asyncio.Lock()
         self._waits: float | None = None  # since when an answer is being written
+        self._silent: float | None = None  # since when more of the request is waited for
+        self._watch: asyncio.Task[None] | None = None
         self._takes = True  # whether the app takes more of the body
         self._chunked = False
         self._way = ""
@@ -81,7 +85,8 @@ class Visit(RequestHandler):
     async def _begin(self, way: OpenWay, front: Front, head: bytes, framed: heads.Framing) -> None:
         with ExitStack() as stack:
             try:
-                stack.enter_context(self.book.connections.one(way.way.id, self.abort))
+                place = self.book.connections.one(way.way.id, way.owner, self.abort)
+                stack.enter_context(place)
                 stream = await open_tunnel(Place.of_way(way), way.way.app)
                 stack.callback(stream.close)
                 await stream.send(head)
@@ -98,13 +103,17 @@ class Visit(RequestHandler):
                 self._stream, self._chunked = stream, framed.chunked
                 self._way = way.way.id
                 self._held = stack.pop_all()
+                self._silent = None if framed.is_empty else _now()
+                self._watch = asyncio.ensure_future(self._until_stuck())
                 self._answering = asyncio.ensure_future(self._answer(stream, front))
 
     async def data_received(self, chunk: bytes) -> None:
         if self._stream is None:
             return
+        self._silent = None
         async with self._sending:
             await self._send(b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked else chunk)
+        self._silent = _now()
 
     async def _send(self, data: bytes) -> None:
         if self._stream is None or not self._takes:
@@ -115,7 +124,7 @@ class Visit(RequestHandler):
             self._takes = False  # it may have answered all the same
 
     async def _respond(self, *_args: str, **_kwargs: str) -> None:
-        self._body_comes = False
+        self._body_comes, self._silent = False, None
         if self._answering is not None:
             if self._chunked:
                 async with self._sending:
@@ -133,6 +142,8 @@ class Visit(RequestHandler):
         try:
             await self._read_answer(stream, front)
         finally:
+            if self._watch is not None:
+                self._watch.cancel()
             stream.abort()
             async with self._sending:  # whoever sends to it has been told that it is over
                 self._takes = False
@@ -160,7 +171,7 @@ class Visit(RequestHandler):
         self, stream: Stream, answer: heads.Answer, framed: heads.Framing, pairs: Pairs
     ) -> None:
         self._set_head(answer.status, pairs, answer.reason)
-        watch, whole = asyncio.ensure_future(self._until_stuck()), False
+        whole = False
         try:
             await self.flush()
             async for piece in pieces(stream, framed):
@@ -170,7 +181,6 @@ class Visit(RequestHandler):
         except (Broken, StreamClosedError):
             pass  # it is cut
         finally:
-            watch.cancel()
             if not whole:
                 self._cut()
         self.finish()
@@ -178,16 +188,22 @@ class Visit(RequestHandler):
     async def _write(self, piece: memoryview) -> None:
         """Past the handler's own buffer, which would copy it; until it is on its way."""
         connection: Any = self.request.connection
-        self._waits = asyncio.get_running_loop().time()
+        self._waits = _now()
         await connection.write(piece)
         self._waits = None
 
     async def _until_stuck(self) -> None:
-        """Ends an answer that the visitor takes next to nothing of."""
-        loop = asyncio.get_running_loop()
-        while self._waits is None or loop.time() - self._waits < PATIENCE:  # noqa: ASYNC110
+        """Ends what the visitor sends nothing of, or takes next to nothing of."""
+        while not self._is_stuck():  # noqa: ASYNC110
             await asyncio.sleep(PATIENCE / 4)
+        self._watch = None  # what follows ends the rest
+        self.abort()
         self._cut()
+
+    def _is_stuck(self) -> bool:
+        # An app that has begun to answer knows what more it waits for.
+        silent = None if self._headers_written else self._silent
+        return any(one is not None and _now() - one >= PATIENCE for one in (self._waits, silent))
 
     async def _become_websocket(self, stream: Stream, answer: heads.Answer, front: Front) -> None:
         pairs = heads.answer_pairs(answer, front, self.request, heads.Framing(None, False))
@@ -224,6 +240,16 @@ class Visit(RequestHandler):
 
     def _log(self) -> None:
         """Nothing: whoever reads the address of an app in a log could use it."""
+
+    def log_exception(
+        self,
+        typ: type[BaseException] | None,
+        value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """What is wrong here, without the address."""
+        if typ is not None and value is not None and not isinstance(value, HTTPError):
+            self.book.log.error("A visitor could not be served", exc_info=(typ, value, tb))
 
     # ---- what is ours to say --------------------------------------------------------------------
 
@@ -273,6 +299,10 @@ class Visit(RequestHandler):
             self.tell(405, "Not here", ["This method does not go through here."])
         else:
             self.tell(status_code, "This does not work", ["Try again, and tell the admin."])
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _head_of(stream: Stream) -> heads.Answer:
