@@ -8,7 +8,10 @@ version of JupyterHub; then and there it is as if it had been imported in the fi
 
 It also has the server load our extension, whatever the image has installed: for this process alone
 a folder of ours is among those where Jupyter looks for configuration, and the extension's package
-is found. Neither is left in the environment of what the server starts.
+is found. Neither is left in the environment of what the server starts, once it has imported the
+extension. A server that reads no such configuration (of an own class, say) never does: what it
+starts finds the folder in JUPYTER_CONFIG_PATH, and a Jupyter server among it says in its log that
+the extension is not there.
 
 Standard library only, for any Python that JupyterHub 5 or later runs on. Where the variable
 BACKENDAI_FAST_START is 0, everything is imported as usual.

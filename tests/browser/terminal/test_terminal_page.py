@@ -156,6 +156,7 @@ async def test_the_address_has_no_token(sit_down: Any, server: Server) -> None:
     desk = await sit_down()
     assert desk.page.url == f"{server.url}terminal/#shell-1"
     await desk.page.reload()
+    await desk.is_ready()
     await desk.run("echo th$((1))ere", "th1ere")
 
 
