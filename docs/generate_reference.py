@@ -76,7 +76,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
             "its user starts it",
         ),
         "path": ("where in it a browser begins", "its root"),
-        "shareable": ("whether it may be opened to the public, where a policy allows that", "`True`"),
+        "shareable": ("whether it may be public, where a policy allows that", "`True`"),
     },
     Preset: {
         "name": "what requests say",
@@ -372,6 +372,7 @@ GALLERY = {
     "Sessions": ["sessions", "sessions-of-nobody", "sessions-that-ended"],
     "One session": [
         "session",
+        "session-with-apps",
         "session-that-waits",
         "session-that-failed",
         "over-the-list-a-session",
@@ -380,7 +381,8 @@ GALLERY = {
     "Launcher": [f"launch-{step}" for step in range(1, 6)],
     "Notifications": ["over-the-list-notifications", "over-the-launcher-notifications", "notices"],
     "Ending a session": ["over-the-list-the-end", "end"],
-    "Agents and line": ["admin"],
+    "Apps of a session": ["apps"],
+    "Agents and line": ["admin", "admin-with-apps-open"],
     "The Hub's form": [
         "form-1",
         "form-2",

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
-from .configuration_apps import check_apps, read_ports
+from .configuration_apps import AppTraits, check_apps, read_ports
 from .configuration_values import (
     check_group,
     check_policies,
@@ -32,7 +32,7 @@ from .store.database import Database
 LEAST_LOG = 1024**2  # bytes
 
 
-class BackendAI(LoggingConfigurable):
+class BackendAI(AppTraits, LoggingConfigurable):
     """Compute sessions for JupyterHub: what the site offers, to whom, and where it runs."""
 
     environments = List(
@@ -404,62 +404,6 @@ class BackendAI(LoggingConfigurable):
         help="Where the sessions service listens, as the Hub's proxy reaches it: an address of "
         "this machine and a free port. Example: "
         '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
-    ).tag(config=True)
-
-    app_ports = Unicode(
-        "",
-        help=dedent(
-            """
-            Open ports of this machine, out of this range, to apps that people want to reach without
-            the Hub: SSH for everybody, and by policy those that speak no HTTP, such as a database,
-            and HTTP apps that are public. Empty opens none. A firewall has to let them through.
-            Set `app_ports_host` with it. Example::
-
-                c.BackendAI.app_ports = "30000-31000"
-            """
-        ),
-    ).tag(config=True)
-
-    app_ports_address = Unicode(
-        "0.0.0.0",
-        help="Listen for `app_ports` at this address of the machine. Example: "
-        '`c.BackendAI.app_ports_address = "10.0.0.5"`.',
-    ).tag(config=True)
-
-    app_ports_host = Unicode(
-        "",
-        help="Tell people this name with a port of `app_ports`; empty is the Hub's own, whose "
-        "cookies browsers send to all of its ports. Example: "
-        '`c.BackendAI.app_ports_host = "apps.example.org"`.',
-    ).tag(config=True)
-
-    app_port_cool_down = Integer(
-        60,
-        min=0,
-        help="Seconds after which a port that was closed is given to another app; sooner where all "
-        "others are in use. Example: "
-        "`c.BackendAI.app_port_cool_down = 600`.",
-    ).tag(config=True)
-
-    public_app_url = Unicode(
-        "",
-        help=dedent(
-            """
-            Give each app that is opened to the public a host of its own, by this pattern. DNS and
-            a certificate for all of these names have to lead to `public_app_listen`, through a
-            proxy that keeps the `Host` header. Empty puts them below the path of the sessions
-            service, where browsers keep them apart from the Hub (`sandbox`), and apps that need
-            cookies or storage of their own do not work in full. Example::
-
-                c.BackendAI.public_app_url = "https://*.apps.example.org"
-            """
-        ),
-    ).tag(config=True)
-
-    public_app_listen = Unicode(
-        "127.0.0.1:8011",
-        help="Where the sessions service listens for the hosts of `public_app_url`, as the proxy "
-        'before it reaches it. Example: `c.BackendAI.public_app_listen = "10.0.0.5:8011"`.',
     ).tag(config=True)
 
     sessions_first = Bool(

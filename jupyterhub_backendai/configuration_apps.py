@@ -1,22 +1,81 @@
-"""Reads what the configuration says of apps that are open beyond their owners' own sign-in."""
+"""What the configuration says of apps that are open beyond their owners' own sign-in."""
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from textwrap import dedent
 from urllib.parse import urlsplit
 
-from .configuration_values import wrong
+from traitlets import HasTraits, Integer, Unicode
 
-if TYPE_CHECKING:
-    from .configuration import BackendAI
+from .configuration_values import wrong
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(\.{_LABEL})*", re.IGNORECASE)
 
 
-def check_apps(given: BackendAI) -> None:
+class AppTraits(HasTraits):
+    """These traits of `c.BackendAI`."""
+
+    app_ports = Unicode(
+        "",
+        help=dedent(
+            """
+            Open ports of this machine, out of this range, to apps that people want to reach without
+            the Hub: SSH for everybody, and by policy those that speak no HTTP, such as a database,
+            and HTTP apps that are public. Empty opens none. A firewall has to let them through.
+            Set `app_ports_host` with it. Example::
+
+                c.BackendAI.app_ports = "30000-31000"
+            """
+        ),
+    ).tag(config=True)
+
+    app_ports_address = Unicode(
+        "0.0.0.0",
+        help="Listen for `app_ports` at this address of the machine. Example: "
+        '`c.BackendAI.app_ports_address = "10.0.0.5"`.',
+    ).tag(config=True)
+
+    app_ports_host = Unicode(
+        "",
+        help="Tell people this name with a port of `app_ports`; empty is the Hub's own, whose "
+        "cookies browsers send to all of its ports. Example: "
+        '`c.BackendAI.app_ports_host = "apps.example.org"`.',
+    ).tag(config=True)
+
+    app_port_cool_down = Integer(
+        60,
+        min=0,
+        help="Seconds after which a port that was closed is given to another app; sooner where all "
+        "others are in use. Example: "
+        "`c.BackendAI.app_port_cool_down = 600`.",
+    ).tag(config=True)
+
+    public_app_url = Unicode(
+        "",
+        help=dedent(
+            """
+            Give each app that is opened to the public a host of its own, by this pattern. DNS and
+            a certificate for all of these names have to lead to `public_app_listen`, through a
+            proxy that keeps the `Host` header. Empty puts them below the path of the sessions
+            service, where browsers keep them apart from the Hub (`sandbox`), and apps that need
+            cookies or storage of their own do not work in full. Example::
+
+                c.BackendAI.public_app_url = "https://*.apps.example.org"
+            """
+        ),
+    ).tag(config=True)
+
+    public_app_listen = Unicode(
+        "127.0.0.1:8011",
+        help="Where the sessions service listens for the hosts of `public_app_url`, as the proxy "
+        'before it reaches it. Example: `c.BackendAI.public_app_listen = "10.0.0.5:8011"`.',
+    ).tag(config=True)
+
+
+def check_apps(given: AppTraits) -> None:
     """Raises `ConfigurationError` for the first of these traits that is wrong."""
     read_ports(given.app_ports)
     _check_address(given.app_ports_address)

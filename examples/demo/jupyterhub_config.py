@@ -28,7 +28,6 @@ c.BackendAI.environments = [
         "icon": "code",
         "versions": [{"name": "3.11", "image": "backendai-demo:latest"}],
         "minimum": {"cpu": 0.5, "mem": "512m"},
-        "apps": ["jupyterlab", "notebook", "terminal"],
     },
     {
         "name": "notebook",
@@ -38,7 +37,6 @@ c.BackendAI.environments = [
         "versions": [{"name": "7", "image": "backendai-demo:latest"}],
         "minimum": {"cpu": 0.5, "mem": "512m"},
         "command": ["jupyterhub-singleuser", "--ServerApp.default_url=/tree"],
-        "apps": ["notebook", "terminal"],
     },
 ]
 c.BackendAI.presets = [
@@ -48,7 +46,12 @@ c.BackendAI.presets = [
 ]
 
 # How much of the machine each may have in all sessions together: what is more waits in line.
-c.BackendAI.default_policy = {"total": {"cpu": 2, "mem": "3g"}, "max_sessions": 3}
+# They may open their apps to everybody who knows the address, which here is this machine alone.
+c.BackendAI.default_policy = {
+    "total": {"cpu": 2, "mem": "3g"},
+    "max_sessions": 3,
+    "public_apps": True,
+}
 c.BackendAI.user_policies = {"admin": {}}
 
 # GPUs that do not exist, where `GPUS=2 make run` asks for them; real ones are offered by

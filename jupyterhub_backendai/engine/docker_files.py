@@ -103,7 +103,10 @@ def _ask(
     if response.status_code != 404:
         raise EngineError(f"Docker gives no {path}: {said}")
     try:
-        client.inspect_container(container)
+        state = client.inspect_container(container)["State"]
     except NotFound as error:
         raise ContainerGone(f"container {container} is not there") from error
+    # Its files go before it does: what is not found then may have been there.
+    if state.get("Dead") or state.get("Status") in {"removing", "dead"}:
+        raise ContainerGone(f"container {container} is being removed")
     return None

@@ -6,21 +6,24 @@ lets nobody in, `whoami` and Python's `getpass` fail, and a login shell begins i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 USER = "work"
 MOST = 1024 * 1024  # bytes of such a file; more is none
 _FALLBACK = "/bin/sh"
+_SHELL = re.compile(r"/[A-Za-z0-9._/+-]{1,200}")  # nothing that could be another field, or line
 
 
 def with_user(text: str, uid: int, gid: int, home: str, shell: str = "") -> str:
     """The file with a first line for this user, by which both its number and its name are found.
 
-    `shell`: of the user; else the image's own user of that number has one, else root has. Nothing
-    is changed for root, who is in every image.
+    `shell`: of the user, who may have written anything there; else the image's own user of that
+    number has one, else root has. Nothing is changed for root, who is in every image.
     """
     if uid == 0:
         return text
+    shell = shell if _SHELL.fullmatch(shell) else ""
     shell = shell or _shell_of(text, str(uid)) or _shell_of(text, "0") or _FALLBACK
     return f"{USER}:x:{uid}:{gid}::{home}:{shell}\n{text}"
 

@@ -10,18 +10,21 @@ from ..model.keys import SshKeys
 
 USER = "work"
 KEY = "~/.ssh/id_container"
-CLIENT = "~/.ssh/backendai-ssh.py"
+CLIENT = "python3 ~/.ssh/backendai-ssh.py"
+WINDOWS_CLIENT = 'python "%USERPROFILE%\\.ssh\\backendai-ssh.py"'
 
 
 @dataclass(frozen=True, slots=True)
 class SshWords:
-    """The command, the entry of `~/.ssh/config`, and the host key's fingerprint as `ssh` shows it.
+    """The command, the entry of `~/.ssh/config` and the same for Windows, and the host key's
+    fingerprint as `ssh` shows it.
 
     `port`: where there is one, else the connection goes by websocket.
     """
 
     command: str
     config: str
+    windows: str
     fingerprint: str
     port: int | None
 
@@ -34,16 +37,27 @@ def words(
     The names are such that a shell and OpenSSH's configuration take them as they are: a session's
     by the rule for it, a host's and an address' as they came from a request or the configuration.
     """
-    common = ["User " + USER, "IdentityFile " + KEY, f"HostKeyAlias backendai-{hub_id}"]
+    alias = f"backendai-{hub_id}"
+    common = [
+        f"User {USER}", f"IdentityFile {KEY}",
+        "IdentitiesOnly yes",  # of an agent's keys each counts as a try
+        f"HostKeyAlias {alias}", "ServerAliveInterval 30",
+    ]  # fmt: skip
     if port is None:
-        address = server_url.replace("%", "%%")  # OpenSSH has names of its own for %x
-        lines = [*common, f"ProxyCommand python3 {CLIENT} {address}"]
+        # OpenSSH has names of its own for %x; Windows' shell takes %USERPROFILE% after it has.
+        address = server_url.replace("%", "%%")
+        config = _entry(session, [*common, f"ProxyCommand {CLIENT} {address}"])
+        there = WINDOWS_CLIENT.replace("%", "%%")
+        windows = _entry(session, [*common, f"ProxyCommand {there} {address}"])
         command = f"ssh {session}"
     else:
-        lines = [f"HostName {host}", f"Port {port}", *common]
-        command = f"ssh -i {KEY} -o HostKeyAlias=backendai-{hub_id} -p {port} {USER}@{host}"
-    config = "\n".join([f"Host {session}", *(f"    {line}" for line in lines)])
-    return SshWords(command, config, fingerprint(keys.host_public), port)
+        config = windows = _entry(session, [f"HostName {host}", f"Port {port}", *common])
+        command = f"ssh -i {KEY} -o HostKeyAlias={alias} -p {port} {USER}@{host}"
+    return SshWords(command, config, windows, fingerprint(keys.host_public), port)
+
+
+def _entry(session: str, lines: list[str]) -> str:
+    return "\n".join([f"Host {session}", *(f"    {line}" for line in lines)])
 
 
 def fingerprint(public: str) -> str:

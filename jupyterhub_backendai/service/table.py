@@ -150,6 +150,11 @@ CALLS: tuple[Call, ...] = (
         START, media=("text/plain",),
     ),
     Call(
+        "newKey", "POST", "api/key",
+        "Makes a new key; sessions that run go on taking the one before it.", Who.OWN, START,
+        status=201, media=("text/plain",),
+    ),
+    Call(
         "agents", "GET", "api/agents", "The agents, and how much of each is taken.", Who.ADMIN,
         READ, reply=agents.AgentList,
     ),

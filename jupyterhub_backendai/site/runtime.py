@@ -131,6 +131,10 @@ class Site:
             found = await self.db(self.store.add_ssh_keys, user, new_keys(), utcnow())
         return found
 
+    async def renew_ssh_keys(self, user: str) -> SshKeys:
+        """New SSH keys of a user, for sessions that start from now on."""
+        return await self.db(self.store.replace_ssh_keys, user, new_keys(), utcnow())
+
     def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Runs `work` to its end whatever becomes of the caller; a failure is logged."""
         task = asyncio.ensure_future(work)

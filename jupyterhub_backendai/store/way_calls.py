@@ -81,5 +81,10 @@ class WayCalls(StoreBase):
 
     def add_ssh_keys(self, owner: str, keys: SshKeys, now: datetime) -> SshKeys:
         """Notes a user's SSH keys; returns those that were there already, else these."""
-        with self._write() as db:
+        with self._changing(owner) as db:
             return ssh_keys.add(db, owner, keys, now)
+
+    def replace_ssh_keys(self, owner: str, keys: SshKeys, now: datetime) -> SshKeys:
+        """Notes a user's SSH keys in place of those that were there."""
+        with self._changing(owner) as db:
+            return ssh_keys.replace(db, owner, keys, now)

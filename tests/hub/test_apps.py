@@ -125,10 +125,10 @@ def inside(request: pytest.FixtureRequest, both: dict[str, Inside]) -> Inside:
 def test_what_is_there_in_each_image(both: dict[str, Inside]) -> None:
     demo, plain = both["demo"].apps, both["plain"].apps
     assert list(demo) == [
-        "jupyterlab", "notebook", "tensorboard", "terminal", "sshd", "8080", "8081",
+        "jupyterlab", "notebook", "terminal", "tensorboard", "sshd", "8080", "8081",
     ]  # fmt: skip
     assert [name for name, app in demo.items() if not app["available"]] == []
-    assert list(plain) == ["jupyterlab", "tensorboard", "terminal", "sshd", "8080", "8081"]
+    assert list(plain) == ["jupyterlab", "terminal", "tensorboard", "sshd", "8080", "8081"]
     assert [name for name, app in plain.items() if not app["available"]] == ["tensorboard"]
     assert "pip install tensorboard" in plain["tensorboard"]["why"]
     assert demo["terminal"]["notes"] == []

@@ -83,13 +83,23 @@ def test_in_a_browser(server: Server) -> None:
     assert said["body"] == "a=b", "the app's own forms need nothing of ours"
     seen = {name.lower(): value for name, value in said["headers"]}
     assert "cookie" not in seen
-    assert browser.post(server.url("open/demo"), timeout=60).status_code == 403
+    scripts = {"Accept": "application/json"}
+    assert browser.post(server.url("open/demo"), headers=scripts, timeout=60).status_code == 403
+    late = browser.post(server.url("open/demo"), timeout=60, allow_redirects=False)
+    assert (late.status_code, late.headers["Location"]) == (303, f"{BASE}backendai/open/demo")
     xsrf = browser.cookies.get("_xsrf", path=BASE)
     headers = {"X-XSRFToken": xsrf}
     posted = browser.post(server.url("open/demo"), headers=headers, timeout=60)
     assert posted.status_code == 200
     plain = browser.get(server.url("app/demo/x"), timeout=60)
-    assert "Content-Security-Policy" not in plain.headers
+    assert plain.headers["Content-Security-Policy"] == "frame-ancestors 'self'"
+
+
+def test_a_form_that_comes_too_late_leads_to_the_sign_in(server: Server) -> None:
+    headers = {"Accept": "text/html"}
+    late = server.ask("open/demo", "POST", headers=headers, data={"logdir": "x"})
+    assert (late.status_code, late.headers["Location"]) == (303, f"{BASE}backendai/open/demo")
+    assert server.ask("open/demo", headers=headers).status_code == 302, "to the sign-in"
 
 
 async def test_websockets_need_the_sign_in(server: Server) -> None:

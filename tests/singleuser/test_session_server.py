@@ -107,7 +107,12 @@ def test_without_a_key_in_the_file_none_opens(tmp_path: Path) -> None:
 def test_forms_need_the_token_against_other_sites(server: Server) -> None:
     browser = server.browser()
     where = server.url("open/absent")
-    assert browser.post(where, timeout=60).status_code == 403
+    scripts = {"Accept": "application/json"}
+    refused = browser.post(where, headers=scripts, timeout=60)
+    assert refused.status_code == 403
+    assert "'_xsrf' argument missing" in refused.json()["errors"][0]["message"]
+    late = browser.post(where, timeout=60, allow_redirects=False)
+    assert (late.status_code, late.headers["Location"]) == (303, f"{BASE}backendai/open/absent")
     form = {"_xsrf": browser.cookies["_xsrf"]}
     assert browser.post(where, data=form, timeout=60, allow_redirects=False).status_code == 303
     # nothing else became laxer by it
@@ -197,7 +202,8 @@ def test_a_port_that_nothing_answers_on(server: Server) -> None:
     for path in (f"open/{port}", f"app/{port}/"):
         page = browser.get(server.url(path), timeout=60)
         assert f"Nothing answers on port {port} yet" in page.text
-        assert f"python -m http.server {port} --bind 127.0.0.1" in page.text
+        assert f"python -m http.server {port} --bind 127.0.0.1 --directory to-show" in page.text
+        assert "other sessions can reach it without signing in" in page.text
         policy = page.headers["Content-Security-Policy"]
         assert "unsafe" not in policy
         assert "script-src 'self'" in policy
@@ -205,6 +211,7 @@ def test_a_port_that_nothing_answers_on(server: Server) -> None:
     script = re.search(r'src="([^"]+open\.js)"', page.text)[1]
     script_url = f"http://127.0.0.1:{server.port}{script}"
     assert "fetch" in browser.get(script_url, timeout=60).text
+    assert browser.get(script_url, timeout=60).headers["Cache-Control"] == "no-cache"
     error = server.ask(f"app/{port}/")
     assert error.status_code == 503
     assert error.json()["errors"][0]["code"] == "not_answering"
@@ -259,6 +266,95 @@ def test_processes_end_with_the_server(tmp_path: Path) -> None:
     assert "Traceback" not in made.log
 
 
+LEAVES = """
+import http.server, os, sys, threading, time
+server = http.server.ThreadingHTTPServer(
+    ('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+while not os.path.exists('leave'): time.sleep(.02)
+server.shutdown(); server.server_close()
+threading.Event().wait()
+"""
+
+
+def test_what_runs_and_answers_no_more_can_be_started_again(tmp_path: Path) -> None:
+    said = {"apps": [app("leaves", sys.executable, "-c", LEAVES, "{port}", title="Leaves")]}
+    made = Server(tmp_path / "s", said).start()
+    try:
+        browser = made.browser()
+        assert made.by_key("open/leaves", "POST").json()["ready"]
+        first = children(made.process.pid)
+        (made.home / "leave").touch()
+        wait_for(lambda: not made.item("leaves")["listening"])
+        assert made.item("leaves")["running"]
+        (made.home / "leave").unlink()
+        for path in ("open/leaves", "app/leaves/"):
+            page = browser.get(made.url(path), timeout=60)
+            assert "Leaves does not answer" in page.text
+            assert "does not answer on its port" in page.text
+            assert children(made.process.pid) == first, "a visit ends nothing"
+            assert f'href="{BASE}backendai/open/leaves?again=1">Restart<' in page.text
+        restarted = browser.get(made.url("open/leaves?again=1"), timeout=60)
+        assert restarted.status_code == 200
+        wait_for(lambda: made.ask("open/leaves").json()["ready"])
+        second = children(made.process.pid)
+        assert not first & second
+        (made.home / "leave").touch()
+        wait_for(lambda: not made.item("leaves")["listening"])
+        (made.home / "leave").unlink()
+        assert made.by_key("open/leaves", "POST").json() == {"ready": True, "why": ""}
+        assert not second & children(made.process.pid)
+    finally:
+        made.stop()
+
+
+def test_what_a_process_left_behind_ends_with_the_server(tmp_path: Path) -> None:
+    code = (
+        "import subprocess, sys; print(subprocess.Popen(['sleep', '1000']).pid, flush=True);"
+        "open('pid', 'w').write('x'); sys.exit(3)"
+    )
+    said = {"apps": [app("leaves", sys.executable, "-c", code, "{port}")]}
+    made = Server(tmp_path / "s", said).start()
+    try:
+        failed = made.by_key("open/leaves", "POST").json()
+        assert "exit code 3" in failed["why"]
+        pid = int(failed["why"].split()[-1])
+        assert Path(f"/proc/{pid}").exists()
+    finally:
+        made.stop()
+    wait_for(lambda: _is_over(pid))
+
+
+def _is_over(pid: int) -> bool:
+    """Gone, or dead and not yet buried by whoever has it now."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def test_without_a_place_for_files_it_says_so(tmp_path: Path) -> None:
+    said = {"apps": [app("demo", sys.executable, DEMO, "{port}")]}
+    made = Server(tmp_path / "s", said)
+    (made.root / "sitecustomize.py").write_text(
+        "import tempfile\ndef none(*_, **__): raise FileNotFoundError(2, 'No temporary folder')\n"
+        "tempfile.mkdtemp = none\n"
+    )
+    made.environment["PYTHONPATH"] = f"{made.root}:{Path.cwd()}"
+    made.start()
+    try:
+        answer = made.by_key("open/demo", "POST")
+        assert answer.status_code == 200
+        assert "cannot be started" in answer.json()["why"]
+        page = made.browser().get(made.url("open/demo"), timeout=60)
+        assert page.status_code == 200
+        assert "No temporary folder" in page.text
+        assert "Traceback" not in made.log
+    finally:
+        made.stop()
+
+
 # ---- TensorBoard
 
 BOARD = """
@@ -293,12 +389,17 @@ def test_tensorboard(tmp_path: Path) -> None:
             ("", "Give the path"),
             ("/no/such/<dir>", "There is no directory /no/such/&lt;dir&gt;."),
             ("file", "is a file"),
+            ("s3://bucket/logs", "Copy the logs into one first"),
+            ("gs://x", "Copy the logs into one first"),
+            ("~nobody-here/logs", "There is no user nobody-here."),
             ("~/../../etc/x", "There is no directory"),
         ):
+            before = sorted(made.home.iterdir())
             refused = send(wrong)
             assert refused.status_code == 400
             assert why in refused.text
             assert 'role="alert"' in refused.text
+            assert sorted(made.home.iterdir()) == before, "nothing was made"
         assert send("runs/a b; touch x").status_code in (200, 503)
         assert (made.home / "runs/a b; touch x").is_dir()
         wait_for(lambda: made.ask("open/tensorboard").json()["ready"])
@@ -465,6 +566,22 @@ def test_a_console_is_a_tmux_session_or_a_shell(monkeypatch: pytest.MonkeyPatch)
     ]
     monkeypatch.setattr(shutil, "which", lambda name: None)
     assert known_apps.words(ttyd.command, {"port": "1"})[-1] == "sh"
+
+
+@pytest.mark.parametrize(
+    ("name", "command", "private"),
+    [
+        ("vscode", (), True), ("mine", ("code-server", "x"), True),
+        ("mine", ("/opt/x/rserver",), True),
+        ("mine", ("jupyter", "lab"), True), ("mine", ("marimo", "edit"), True),
+        ("mine", ("marimo", "run", "a.py"), False), ("marimo", ("marimo", "run", "a.py"), True),
+        ("mine", ("mlflow", "ui"), False), ("mine", (), False),
+    ],
+)  # fmt: skip
+def test_what_is_private_is_so_by_its_program_too(
+    name: str, command: tuple[str, ...], private: bool
+) -> None:
+    assert known_apps.is_private(name, command) == private
 
 
 def test_what_stands_in_braces_is_no_format() -> None:

@@ -75,11 +75,15 @@ async def test_two_windows_see_the_same(look: Any) -> None:
 async def test_the_size_is_the_windows(look: Any, kind: str) -> None:
     first = await look(rows=30, columns=100)
     line = 1 if kind == "tmux" else 0  # its status line
-    await first.run("echo $(stty size)=", f"{30 - line} 100=")
+    await first.run(until_size(30 - line, 100), "size-30-")
     first.send("set_size", 20, 90)
-    # tmux gathers changes of size for a moment
-    await first.run("until [ $(stty size | cut -d' ' -f2) = 90 ]; do :; done; echo ok=", "ok=")
-    await first.run("echo $(stty size)=", f"{20 - line} 90=")
+    await first.run(until_size(20 - line, 90), "size-20-")
+
+
+def until_size(rows: int, columns: int) -> str:
+    """Waits for a size, as tmux gathers changes of it for a moment, and says so."""
+    look = f'until [ "$(stty size)" = "{rows} {columns}" ]; do :; done'
+    return f"{look}; echo size-$((({rows} + 1) / 10 * 10))-"
 
 
 async def test_a_shell_has_the_images_path_and_a_good_terminal(look: Any, server: Server) -> None:

@@ -56,6 +56,20 @@ def test_what_is_there_is_left(home: Path, caplog: pytest.LogCaptureFixture) -> 
     assert not caplog.records
 
 
+@pytest.mark.parametrize("nowhere", [None, "", "home"])
+def test_without_a_home_nothing_is_written(
+    nowhere: str | None, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    (home / "home").mkdir()
+    if nowhere is None:
+        monkeypatch.delenv("HOME")
+    else:
+        monkeypatch.setenv("HOME", nowhere)
+    seeds.sow(LOG)
+    assert sorted(path.name for path in home.rglob("*")) == ["home"]
+
+
 @pytest.mark.parametrize("other", [".profile", ".bash_login"])
 def test_a_login_file_is_not_hidden(home: Path, other: str) -> None:
     (home / other).write_text("")

@@ -39,7 +39,11 @@ class AppsPage(SessionPage):
             form.get(key, [""])[-1].strip() for key in ("app", "do", "preferred_port")
         )
         try:
-            if do == "close":
+            if do == "new_key":
+                if session.owner != self.caller.name:
+                    raise Refused(403, "not_yours", "It is its owner's key.")
+                await self.site.renew_ssh_keys(session.owner)
+            elif do == "close":
                 await self._doors(session).close(name)
             else:
                 await self._open(session, name, typed)

@@ -2,7 +2,8 @@
 
 Every handler of ours derives from one of three classes:
 
-* `SignedIn`: signed in to the Jupyter server, as for its own pages; XSRF is checked.
+* `SignedIn`: signed in to the Jupyter server, as for its own pages; XSRF is checked. The server's
+  authorizer is asked too: whoever opens an app runs programs, as in Jupyter's own terminals.
 * `SignedInOrKey`: the same, or the key in the header `X-Backendai-Key`.
 * `KeyOnly`: the key, nothing else.
 
@@ -19,7 +20,13 @@ from http.client import responses
 from typing import Any
 
 from jupyter_server.base.handlers import JupyterHandler
+from jupyter_server.utils import ensure_async
 from tornado import web
+
+try:
+    from jupyter_server.base.websocket import WebSocketMixin as WebSocketMixin
+except ImportError:  # where it was before jupyter_server 2.1
+    from jupyter_server.base.zmqhandlers import WebSocketMixin as WebSocketMixin
 
 KEY_HEADER = "X-Backendai-Key"
 
@@ -59,6 +66,7 @@ class SignedIn(JupyterHandler):
     takes_key = False
     takes_sign_in = True
     by_key = False  # whether this request came with the key
+    needs: tuple[str, ...] = ("execute", "terminals")  # of the authorizer; () = nothing
 
     def initialize(self, parts: Any) -> None:
         self.parts = parts
@@ -72,6 +80,13 @@ class SignedIn(JupyterHandler):
         if not self.takes_sign_in:
             raise Failure(403, "key", "This needs the session's key.")
         await self._sign_in()
+        if self.needs and not self._finished:
+            await self._authorize(*self.needs)
+
+    async def _authorize(self, action: str, resource: str) -> None:
+        may = self.authorizer.is_authorized(self, self.current_user, action, resource)
+        if not await ensure_async(may):
+            raise Failure(403, resource, "You may not run programs in this session.")
 
     async def _sign_in(self):
         prepared = super().prepare()
@@ -113,8 +128,8 @@ class SignedIn(JupyterHandler):
         reason = responses.get(status_code, "Error")
         errors = getattr(error, "errors", None)
         if not errors:
-            said = getattr(error, "log_message", None) if status_code < 500 else None
-            message = said or f"{reason}. What went wrong is in the server's log."
+            message = _said(error) if status_code < 500 else ""
+            message = message or f"{reason}. What went wrong is in the server's log."
             errors = [{"field": None, "code": reason.lower().replace(" ", "_"), "message": message}]
         if self.wants_page():
             self.page("error.html", title=reason, errors=errors)
@@ -131,7 +146,7 @@ class SignedIn(JupyterHandler):
     def page(self, template: str, **values: Any) -> None:
         """Ends the request with a page of ours."""
         html = self.parts.templates.get_template(template).render(
-            static=self.parts.url("static/"), **values
+            static=self.parts.url("static/"), jupyter=self.parts.base_url, **values
         )
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Content-Security-Policy", self.policy)
@@ -139,6 +154,15 @@ class SignedIn(JupyterHandler):
         self.set_header("Cache-Control", "no-store")
         self.set_header("Referrer-Policy", "same-origin")
         self.finish(html)
+
+
+def _said(error: Any) -> str:
+    """What an HTTPError says, with its values in it."""
+    said, values = getattr(error, "log_message", None) or "", getattr(error, "args", ())
+    try:
+        return str(said % values)
+    except (TypeError, ValueError):
+        return str(said)
 
 
 class SignedInOrKey(SignedIn):

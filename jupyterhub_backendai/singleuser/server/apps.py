@@ -135,7 +135,7 @@ class Apps:
             strips=model.strips if model else True,
             env=model.env if model and said.command else (),
             why=why,
-            shareable=said.shareable and said.name not in known.PRIVATE,
+            shareable=said.shareable and not known.is_private(said.name, said.command),
             own_port_only=True,
         )
 
@@ -168,16 +168,23 @@ class Apps:
     def target(self, app: App) -> int:
         """The port to connect to. Raises ConnectionRefusedError where nothing of it is running."""
         port = self.port(app)
-        if port is None or not (app.own_port_only or self._parts.processes.running(app.name)):
+        if port is None or not self._is_its_own(app, port):
             raise ConnectionRefusedError(f"{app.title} is not running.")
         return port
 
+    def _is_its_own(self, app: App, port: int) -> bool:
+        """Whether what listens there is that app. What we did not start counts on a port that is
+        the app's alone; what we started for another app never does."""
+        if self._parts.processes.running(app.name):
+            return True
+        return app.own_port_only and port not in self._parts.processes.others(app.name)
+
     def is_listening(self, app: App, listening: set[int] | None = None) -> bool:
-        """Whether it answers. What we did not start counts on a port that is the app's alone."""
-        process = self._parts.processes.running(app.name)
-        if process is None and not app.own_port_only:
+        """Whether it answers."""
+        port = self.port(app)
+        if port is None or not self._is_its_own(app, port):
             return False
-        return self.port(app) in (ports.listening() if listening is None else listening)
+        return port in (ports.listening() if listening is None else listening)
 
     def item(self, app: App, listening: set[int]) -> dict:
         if app.is_page:
@@ -220,6 +227,14 @@ class Apps:
         """
         if app.why:
             raise NotStarted(app.why)
+        try:
+            await self._start(app, arguments)
+        except OSError as error:  # of its folders and files
+            failure = NotStarted(f"It cannot be started: {error}")
+            self._parts.processes.failed(app.name, failure)
+            raise failure from error
+
+    async def _start(self, app: App, arguments: dict | None) -> None:
         hook = self._hook(app)
         if hook is not None:
             await hook(self._parts)
@@ -281,6 +296,8 @@ def _place(app: App) -> tuple:
 
 class AppsHandler(SignedInOrKey):
     """`GET E/apps`"""
+
+    needs = ("read", "terminals")
 
     @checked
     async def get(self):

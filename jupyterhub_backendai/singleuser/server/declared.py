@@ -37,6 +37,13 @@ class Declared(NamedTuple):
     apps: tuple[App, ...] = ()
     ssh_port: int = 2200
 
+    def kept_from(self, name: str) -> set[int]:
+        """The ports on which an app of that name is not to be started: they are others', or
+        preopened, and then perhaps open to everybody."""
+        others = {port for app in self.apps if app.name != name for port in app.ports}
+        ssh = set() if name == "sshd" else {self.ssh_port}
+        return others | ssh | set(self.preopen_ports)
+
 
 def read(log: Any) -> Declared:
     """What `session.json` says; the defaults where there is none."""

@@ -18,6 +18,9 @@ CATEGORIES = ("Development", "ML tools", "Utilities", "Desktop", "Preopen ports"
 
 # These give whoever reaches them the session itself: never for others, whatever is declared.
 PRIVATE = {"jupyterlab", "notebook", "terminal", "sshd", "vscode", "rstudio", "ttyd", "marimo"}
+# The same by the program, whatever an app is called.
+_JUPYTER = {"jupyter", "jupyter-lab", "jupyter-notebook", "jupyter-server", "jupyterhub-singleuser"}
+_EDITORS = {"code", "openvscode-server"}
 
 
 class Known(NamedTuple):
@@ -59,8 +62,9 @@ APPS = (
         "mlflow", "MLflow", "ML tools", "flask",
         ("mlflow", "ui", "--host", "127.0.0.1", "--port", "{port}"),
         5000, shareable=True,
-        # it is reached by our proxy alone, which looks who asks and from where
-        env=(("MLFLOW_SERVER_ALLOWED_HOSTS", "*"), ("MLFLOW_SERVER_CORS_ALLOWED_ORIGINS", "*")),
+        # It is reached by our proxies alone, which look who asks and from where. Its own look knows
+        # this machine's names only, and where others are allowed, it lets them all read.
+        env=(("MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE", "true"),),
     ),
     Known(
         "netron", "Netron", "ML tools", "project-diagram",
@@ -94,6 +98,15 @@ def user() -> str:
 
 def installed(known: Known) -> bool:
     return shutil.which(known.command[0]) is not None
+
+
+def is_private(name: str, command: tuple[str, ...]) -> bool:
+    """Whether an app of that name, started so, is never for others."""
+    program = os.path.basename(command[0]) if command else ""
+    if command[1:2] == ("run",) and program == "marimo":
+        return name in PRIVATE  # a notebook as an app: nobody edits it
+    own = {known.command[0] for known in APPS if known.name in PRIVATE}
+    return name in PRIVATE or program in own | _JUPYTER | _EDITORS | {"sshd"}
 
 
 def find(name: str) -> Known | None:

@@ -23,7 +23,7 @@ STATIC = os.path.join(os.path.dirname(os.path.abspath(__file__)), "static")
 
 def state(parts: Any, app: App) -> dict:
     """How far it is: `state` is ready, starting, failed, missing or waiting."""
-    found = {"ready": False, "state": "waiting", "why": "", "wrote": ""}
+    found: dict = {"ready": False, "state": "waiting", "why": "", "wrote": ""}
     failure = parts.processes.failure(app.name)
     if app.is_page and not app.why:
         found.update(ready=True, state="ready")
@@ -42,6 +42,9 @@ def state(parts: Any, app: App) -> dict:
 
 
 def _nothing_yet(parts: Any, app: App) -> str:
+    if parts.processes.running(app.name) is not None:
+        port = parts.apps.port(app)
+        return f"{app.title} is running, and does not answer on its port {port} any more."
     if parts.apps.starts(app):
         return f"{app.title} is not running."
     return f"Nothing answers on port {app.port} yet. Start something there."
@@ -73,13 +76,19 @@ async def begin(parts: Any, app: App, arguments: dict | None, seconds: float) ->
     return app.is_page or parts.apps.is_listening(app)
 
 
-async def waiting(handler: SignedIn, app: App, where: str, start: bool = True) -> None:
-    """Ends the request with a page that goes on to `where` when the app answers."""
+async def waiting(
+    handler: SignedIn, app: App, where: str, start: bool = True, restart: bool = False
+) -> None:
+    """Ends the request with a page that goes on to `where` when the app answers.
+
+    `start`: starts it where it does not run; `restart`: where it runs and does not answer, too.
+    """
     parts = handler.parts
-    if app.asks and not parts.processes.starting(app.name) and not app.why and start:
+    starts, running = parts.apps.starts(app), parts.processes.running(app.name) is not None
+    if app.asks and start and not (running or parts.processes.starting(app.name) or app.why):
         handler.redirect(open_url(parts, app))
         return
-    if start and parts.apps.starts(app) and not app.why:
+    if start and starts and not app.why and (restart or not running):
         try:
             if await begin(parts, app, None, AT_ONCE):
                 handler.redirect(where)
@@ -96,11 +105,13 @@ async def waiting(handler: SignedIn, app: App, where: str, start: bool = True) -
         "missing": f"{app.title} is not available",
         "waiting": f"Nothing answers on port {app.port} yet",
     }
+    if starts:
+        titles["waiting"] = f"{app.title} {'does not answer' if running else 'is not running'}"
     handler.page(
         "wait.html", title=titles[how["state"]], app=app, how=how, goal=where,
         poll=open_url(parts, app), settled=open_url(parts, app, "?wait=1"),
-        again=open_url(parts, app, "?again=1" if app.asks else ""),
-        starts=parts.apps.starts(app),
+        again=open_url(parts, app, "?again=1" if app.asks or running else ""),
+        starts=starts, running=running,
     )  # fmt: skip
 
 
@@ -110,6 +121,16 @@ class OpenHandler(SignedInOrKey):
     @property
     def takes_key(self) -> bool:  # type: ignore[override]
         return self.request.method == "POST"
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """A form that comes when the sign-in has run out leads to the sign-in, and to the page."""
+        error = kwargs.get("exc_info", (None, None, None))[1]
+        late = not isinstance(error, Failure) or error.errors[0]["code"] == "sign_in"
+        if status_code == 403 and late and self.request.method == "POST" and self.wants_page():
+            where = self.parts.url("open/" + quote(self.path_args[0], safe=""))
+            self.redirect(where, status=303)
+        else:
+            super().write_error(status_code, **kwargs)
 
     def _find(self, name: str) -> App:
         app = self.parts.apps.get(name)
@@ -135,7 +156,7 @@ class OpenHandler(SignedInOrKey):
         if app.asks and not app.why and (again or not (running or settled)):
             self._ask(app, [])
         else:
-            await waiting(self, app, goal(self.parts, app), start=not settled and not running)
+            await waiting(self, app, goal(self.parts, app), start=not settled, restart=again)
 
     def _ask(self, app: App, errors: list, values: dict | None = None) -> None:
         said = values or {}
@@ -203,9 +224,14 @@ def _with_log(error: NotStarted) -> str:
 class StaticHandler(SignedIn, web.StaticFileHandler):
     """Our own styles, scripts and icons."""
 
+    needs = ()
+
     def initialize(self, parts: Any, path: str) -> None:  # type: ignore[override]
         self.parts = parts
         web.StaticFileHandler.initialize(self, path)
+
+    def set_extra_headers(self, path: str) -> None:
+        self.set_header("Cache-Control", "no-cache")  # they may be others after a restart
 
     @checked
     async def get(self, path: str, include_body: bool = True) -> None:

@@ -94,13 +94,27 @@ class Process:
             os.replace(self._log, self._log + ".1")
         return self._open()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it, or something that it has started in its group, is there."""
+        if self.ended is None:
+            return True
+        pid = self._popen.pid
+        if os.path.exists(f"/proc/{pid}"):
+            return False  # its number is another's by now
+        try:
+            os.killpg(pid, 0)
+        except OSError:
+            return False
+        return True
+
     def signal(self, number: int) -> None:
+        if not self.is_there:
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):  # it is gone
             os.killpg(self._popen.pid, number)
 
     async def end(self) -> None:
-        if self.ended is not None:
-            return  # its number may be another's by now
         self.signal(signal.SIGTERM)
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(None, self._wait, GRACE)
@@ -127,12 +141,21 @@ class Processes:
         process = self._processes.get(name)
         return process if process is not None and process.ended is None else None
 
+    def others(self, name: str) -> set[int]:
+        """The ports of what runs and is another app."""
+        running = list(self._processes.items())
+        return {p.port for other, p in running if other != name and p.ended is None}
+
     def starting(self, name: str) -> bool:
         return name in self._starts
 
     def failure(self, name: str) -> NotStarted | None:
         """Why its last start failed."""
         return self._failures.get(name)
+
+    def failed(self, name: str, why: NotStarted) -> None:
+        """Notes a start that failed before there was a process."""
+        self._failures[name] = why
 
     def wrote(self, name: str) -> str:
         process = self._processes.get(name)
@@ -147,7 +170,7 @@ class Processes:
         again: bool = False,
         **how: Any,
     ) -> int:
-        """Starts it unless it runs, and waits until it answers; the port where it does.
+        """Starts it unless it runs and answers, and waits until it does; the port where it does.
 
         `command` is asked for the words of the command for a port; `port` is the one to try first.
         `again` ends what runs first. `how` is for `Popen` (`env`, `cwd`). Raises NotStarted.
@@ -158,7 +181,7 @@ class Processes:
             return await self.start(name, command, port, again=True, **how)
         if task is None:
             process = self.running(name)
-            if process is not None and not again:
+            if process is not None and not again and process.port in ports.listening():
                 return process.port
             task = asyncio.ensure_future(self._start(name, command, port, how))
             self._starts[name] = task
@@ -187,11 +210,11 @@ class Processes:
     async def _popen(
         self, name: str, command: Callable[[int], Sequence[str]], port: int, how: dict
     ) -> Process:
-        log = os.path.join(self._parts.runtime_dir, name + ".log")
         loop = asyncio.get_running_loop()
         found = 0
         try:
-            found = self._free(port)
+            log = os.path.join(self._parts.runtime_dir, name + ".log")
+            found = self._free(name, port)
             self._taken.add(found)
             # what makes the command may look at files, or run a program
             return await loop.run_in_executor(
@@ -202,9 +225,11 @@ class Processes:
         finally:
             self._taken.discard(found)
 
-    def _free(self, port: int) -> int:
+    def _free(self, name: str, port: int) -> int:
+        """A port for that app: never one that is somebody else's, or may be open to others."""
         alive = {p.port for p in self._processes.values() if p.ended is None}
-        return ports.free(port, ports.listening() | alive | self._taken)
+        kept = self._parts.declared.kept_from(name)
+        return ports.free(port, ports.listening() | alive | self._taken | kept)
 
     async def _answers(self, process: Process) -> int:
         until = time.monotonic() + START_TIMEOUT
@@ -227,11 +252,11 @@ class Processes:
     def end_all(self) -> None:
         """At the server's end: all of them, with what they started. Blocks END_GRACE s at most."""
         self._ending = True
-        alive = [p for p in list(self._processes.values()) if p.ended is None]
+        alive = [p for p in list(self._processes.values()) if p.is_there]
         for process in alive:
             process.signal(signal.SIGTERM)
         until = time.monotonic() + END_GRACE
-        while time.monotonic() < until and any(p.ended is None for p in alive):
+        while time.monotonic() < until and any(p.is_there for p in alive):
             time.sleep(LOOK)
         for process in alive:
             process.signal(signal.SIGKILL)

@@ -7,24 +7,18 @@ connection is spliced with the app's: what they say to each other is theirs.
 from __future__ import annotations
 
 import asyncio
-from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import urlsplit
 
 from tornado import web
 from tornado.httputil import HTTPHeaders
 from tornado.iostream import StreamClosedError
 
-from . import pages, rewriting, splice, upstream
+from . import activity, pages, rewriting, splice, upstream
 from .access import Failure, SignedIn, checked
 from .apps import App
 
-SAFE = ("GET", "HEAD", "OPTIONS")
 NO_LIMIT = 1 << 62  # bytes of a request's body
-
-
-def note_activity(settings: dict) -> None:
-    """Somebody uses this server; its idle checks look there."""
-    settings.setdefault("last_activity_times", {})["backendai"] = datetime.now(timezone.utc)
 
 
 @web.stream_request_body
@@ -57,7 +51,11 @@ class AppHandler(SignedIn):
         await super().prepare()
         if self._finished:
             return
-        if (self.request.method not in SAFE or self._is_websocket()) and not self.check_origin():
+        try:
+            elsewhere = self._is_from_elsewhere()
+        except ValueError:  # an origin that is none
+            elsewhere = True
+        if elsewhere:
             raise Failure(403, "origin", "This request comes from another site.")
         # what is written in parts would wait for the client's word that it has the first
         self._connection.stream.set_nodelay(True)
@@ -66,7 +64,7 @@ class AppHandler(SignedIn):
             query = "?" + self.request.query if self.request.query else ""
             self.redirect(self._prefix + "/" + query)
             return
-        note_activity(self.settings)
+        activity.note(self.settings)
         await self._connect(rest)
         self._prepared = True
 
@@ -99,6 +97,21 @@ class AppHandler(SignedIn):
         asked = self.request.headers
         tokens = [token.strip().lower() for token in asked.get("Connection", "").split(",")]
         return "upgrade" in tokens and asked.get("Upgrade", "").lower() == "websocket"
+
+    def _is_from_elsewhere(self) -> bool:
+        """Whether a page of another site asks, and not a person who follows a link. What an app
+        lets others read is its own choice, and not enough: they would read with the cookie."""
+        if self.token_authenticated:
+            return False
+        asked = self.request.headers
+        if self.request.method == "OPTIONS" and "Origin" in asked:  # of these Jupyter lets all pass
+            return urlsplit(asked["Origin"].lower()).netloc != self._host.lower()
+        if not self.check_origin():
+            return True
+        elsewhere = asked.get("Sec-Fetch-Site", "") in ("same-site", "cross-site")
+        visit = asked.get("Sec-Fetch-Mode", "") == "navigate"
+        follows = visit and self.request.method in ("GET", "HEAD")
+        return "Origin" not in asked and elsewhere and not follows
 
     def _is_visit(self) -> bool:
         return self.request.method == "GET" and self.wants_page()
@@ -195,7 +208,18 @@ class AppHandler(SignedIn):
         has_length = "Transfer-Encoding" not in headers
         for name, value in self._rewriting.headers(headers, has_length):
             self.add_header(name, value)
+        self.add_header("Content-Security-Policy", self._framing())
         self._headed = True
+
+    def _framing(self) -> str:
+        """Who may show an app's pages in a frame: this site, or whom the server's policy names.
+        With the app's own policy both hold. Apps have frames of their own, so `'none'` of the
+        server's pages is not for them."""
+        said = str(self.settings.get("headers", {}).get("Content-Security-Policy", ""))
+        for rule in map(str.strip, said.split(";")):
+            if rule.lower().startswith("frame-ancestors ") and "'none'" not in rule.lower():
+                return rule
+        return "frame-ancestors 'self'"
 
     def _broken(self, error: Exception) -> None:
         if self._headed:
@@ -236,9 +260,8 @@ class AppHandler(SignedIn):
         taken, self._upstream = self._upstream, None
         settings = self.settings
         stream = self.detach()
-        self.parts.splices.splice(
-            stream, taken.link, head + taken.take(), lambda: note_activity(settings)
-        )
+        heard = activity.Messages(lambda: activity.note(settings))
+        self.parts.splices.splice(stream, taken.link, head + taken.take(), heard)
 
     # ---- the end
 

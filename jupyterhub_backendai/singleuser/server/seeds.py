@@ -14,6 +14,8 @@ _INSTEAD = {".bash_profile": (".bash_login", ".profile")}
 def sow(log: Any) -> None:
     """Writes each file into $HOME where there is none; what fails is logged in one line."""
     home = os.environ.get("HOME", "")
+    if not os.path.isabs(home):
+        return  # nobody's
     failed = []
     for name, seed in FILES.items():
         try:
@@ -23,7 +25,7 @@ def sow(log: Any) -> None:
         except OSError as error:
             failed.append(f"{name} ({error.strerror})")
     if failed:
-        log.warning("Backend.AI: not written to %s: %s", home or "$HOME", ", ".join(failed))
+        log.warning("Backend.AI: not written to %s: %s", home, ", ".join(failed))
 
 
 def _sow(home: str, name: str, seed: str) -> None:

@@ -56,12 +56,12 @@ class Splices:
         self._loop.run_forever()
 
     def splice(
-        self, stream: IOStream, link: socket.socket, head: bytes, moved: Callable[[], Any]
+        self, stream: IOStream, link: socket.socket, head: bytes, moved: Callable[[Any], Any]
     ) -> None:
         """Joins a client's detached stream with a connection to an app, until both have ended.
 
-        Takes both of them over. The client gets `head` first; `moved` is called when it has sent
-        something.
+        Takes both of them over. The client gets `head` first; `moved` is called with what it has
+        sent.
         """
         if type(stream) is not IOStream:  # TLS is the stream's own
             asyncio.ensure_future(self._by_streams(stream, link, head, moved))
@@ -128,11 +128,13 @@ async def _both(one, other) -> None:
             task.exception()  # a connection that broke: there is nobody to tell
 
 
-async def _copy(source, target, early: bytes, moved: Callable[[], Any] | None) -> None:
+async def _copy(source, target, early: bytes, moved: Callable[[Any], Any] | None) -> None:
     """One way, until its source has ended; then the target hears so."""
     loop = asyncio.get_running_loop()
     if early:
         await loop.sock_sendall(target, early)
+        if moved is not None:
+            moved(early)
     buffer = bytearray(SMALL)
     view = memoryview(buffer)
     while True:
@@ -141,7 +143,7 @@ async def _copy(source, target, early: bytes, moved: Callable[[], Any] | None) -
             break
         await loop.sock_sendall(target, view[:size])
         if moved is not None:
-            moved()
+            moved(view[:size])
         if size == SMALL == len(buffer):
             view.release()
             buffer = bytearray(LARGE)
@@ -151,10 +153,10 @@ async def _copy(source, target, early: bytes, moved: Callable[[], Any] | None) -
         target.shutdown(socket.SHUT_WR)
 
 
-async def _pump(source: IOStream, target: IOStream, moved: Callable[[], Any] | None) -> None:
+async def _pump(source: IOStream, target: IOStream, moved: Callable[[Any], Any] | None) -> None:
     """The same between streams. TLS has no half-close: its end is the end of both."""
     while True:
         chunk = await source.read_bytes(LARGE, partial=True)
         if moved is not None:
-            moved()
+            moved(chunk)
         await target.write(chunk)

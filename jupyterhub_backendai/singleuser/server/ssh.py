@@ -16,12 +16,11 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jupyter_server.base.websocket import WebSocketMixin
 from tornado.iostream import IOStream, StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from . import ports
-from .access import Failure, SignedIn, checked
+from . import activity, ports
+from .access import Failure, SignedIn, WebSocketMixin, checked
 from .processes import NotStarted
 
 NAME = "sshd"
@@ -74,6 +73,10 @@ async def start(parts: Any) -> int:
     words = [program(), "-D", "-e", "-f"]
 
     def command(port: int) -> list[str]:
+        unsaid = [name for name, value in os.environ.items() if _unsaid(name, value)]
+        if unsaid:
+            why = "its value cannot be written in the configuration of every sshd"
+            parts.log.info("Backend.AI: by SSH there is no %s: %s", ", ".join(unsaid), why)
         path = os.path.join(parts.runtime_dir, "sshd_config")
         _write(path, "\n".join(settings(port, host_key(parts.runtime_dir), os.environ)) + "\n")
         return [*words, path]
@@ -109,7 +112,6 @@ def settings(port: int, key: str, environment: Mapping[str, str]) -> Iterator[st
     yield "UsePAM no"
     yield "PidFile none"
     yield "PrintMotd no"
-    yield "ClientAliveInterval 60"
     yield "AcceptEnv LANG LC_* COLORTERM"
     yield f'Subsystem sftp internal-sftp -d "{home}"'
     passed = " ".join(
@@ -120,10 +122,20 @@ def settings(port: int, key: str, environment: Mapping[str, str]) -> Iterator[st
 
 
 def _passed(name: str, value: str) -> bool:
-    """Whether a variable of the server is one of a shell's too. What the syntax of the file has no
-    way to say is not."""
-    if _NOT_PASSED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        return False
+    """Whether a variable of the server is one of a shell's by SSH too."""
+    return _is_of_a_shell(name) and _can_be_said(value)
+
+
+def _unsaid(name: str, value: str) -> bool:
+    return _is_of_a_shell(name) and not _can_be_said(value)
+
+
+def _is_of_a_shell(name: str) -> bool:
+    return not _NOT_PASSED.fullmatch(name) and bool(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name))
+
+
+def _can_be_said(value: str) -> bool:
+    """Whether every OpenSSH reads it as it is: before 8.7 no quoting of these was known."""
     return value.isprintable() and '"' not in value and "\\" not in value
 
 
@@ -145,16 +157,28 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
         await SignedIn.prepare(self)
         if self._finished:
             return
+        if self.request.headers.get("Upgrade", "").lower() != "websocket":
+            self.set_header("Upgrade", "websocket")
+            raise Failure(426, "upgrade", "This is a websocket for SSH. The app SSH says how.")
+        if not self._is_of_this_site():
+            raise Failure(403, "origin", "This request comes from another site.")
         try:
             self._link = IOStream(await ports.connect(await start(self.parts)))
         except (NotStarted, OSError, subprocess.SubprocessError) as error:
             raise Failure(503, "not_started", f"SSH cannot be started: {error}") from error
+
+    def _is_of_this_site(self) -> bool:
+        try:
+            return bool(self.check_origin())
+        except ValueError:  # an origin that is none
+            return False
 
     def get_compression_options(self):
         return None  # what is encrypted does not get smaller
 
     def open(self, *args: Any, **kwargs: Any) -> None:
         super().open(*args, **kwargs)
+        self._heard = activity.Bulk(lambda: activity.note(self.settings))
         asyncio.ensure_future(self._to_the_client())
 
     async def _to_the_client(self) -> None:
@@ -165,8 +189,10 @@ class SshSocket(WebSocketMixin, WebSocketHandler, SignedIn):
             self.close()
 
     async def on_message(self, message):
+        data = message.encode() if isinstance(message, str) else message
+        self._heard(data)
         try:
-            await self._link.write(message.encode() if isinstance(message, str) else message)
+            await self._link.write(data)
         except StreamClosedError:
             self.close()
 

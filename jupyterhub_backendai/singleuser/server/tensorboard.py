@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from typing import NamedTuple
@@ -14,6 +15,8 @@ PORT = 6006
 ARGUMENT = "logdir"
 FIELD = "arguments.logdir"
 NOT_INSTALLED = "TensorBoard is not installed here. Run: pip install tensorboard"
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Refused(Exception):
@@ -61,7 +64,12 @@ def directory(said: object) -> str:
     """
     if not isinstance(said, str) or not said.strip() or "\0" in said or len(said) > 4096:
         raise Refused("value", "Give the path of a directory.")
-    path = os.path.normpath(os.path.join(known.home(), os.path.expanduser(said.strip())))
+    asked = os.path.expanduser(said.strip())
+    if _URL.match(asked):
+        raise Refused("url", "Give a directory of this session. Copy the logs into one first.")
+    if asked.startswith("~"):
+        raise Refused("missing", f"There is no user {asked[1:].split('/')[0]}.")
+    path = os.path.normpath(os.path.join(known.home(), asked))
     if not os.path.exists(path):
         _make(path)
     if not os.path.isdir(path):

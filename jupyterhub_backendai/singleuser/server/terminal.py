@@ -19,7 +19,6 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from jupyter_server.utils import ensure_async
 from tornado.ioloop import PeriodicCallback
 
 from . import seeds
@@ -115,7 +114,7 @@ class Terminal:
 
 
 class Base(SignedIn):
-    """Signed in, and allowed to run programs here, as for Jupyter's own terminals."""
+    """Signed in; what all of the terminal's handlers have."""
 
     def initialize(self, parts: Any, terminal: Any = None) -> None:
         super().initialize(parts)
@@ -124,14 +123,6 @@ class Base(SignedIn):
     @property
     def shells(self) -> Any:
         return self.terminal_of_session.shells
-
-    async def prepare(self):  # type: ignore[override]
-        await super().prepare()
-        if self._finished:
-            return
-        may = self.authorizer.is_authorized(self, self.current_user, "execute", "terminals")
-        if not await ensure_async(may):
-            raise Failure(403, "terminals", "You may not use terminals in this session.")
 
 
 class Page(Base):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from . import known, ports, rewriting, splice
+from . import activity, known, ports, rewriting, splice
 from .access import Failure, KeyOnly, checked
 from .processes import NotStarted
-from .proxy import note_activity
 
 PROTOCOL = "backendai-tcp"
 
@@ -33,12 +33,20 @@ class TunnelHandler(KeyOnly):
         except BaseException:
             self.parts.splices.drop()
             raise
-        settings = self.settings
-        note_activity(settings)
+        moved = self._moved(app)
         answer = (("Connection", "Upgrade"), ("Upgrade", PROTOCOL))
         head = rewriting.raw_head("HTTP/1.1 101 Switching Protocols", answer)
         stream = self.detach()
-        self.parts.splices.splice(stream, link, head, lambda: note_activity(settings))
+        self.parts.splices.splice(stream, link, head, moved)
+
+    def _moved(self, app: Any) -> Callable[[Any], Any]:
+        """What is to be called with what the client sends."""
+        settings = self.settings
+        if app.name != "sshd":  # who comes there may be nobody but a scanner
+            activity.note(settings)
+        if app.protocol == "http" or app.name == "sshd":
+            return activity.Bulk(lambda: activity.note(settings))
+        return lambda _: activity.note(settings)
 
     def _find(self, name: str) -> Any:
         app = self.parts.apps.get(name)

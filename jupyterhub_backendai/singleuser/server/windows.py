@@ -11,13 +11,8 @@ from jupyter_server.utils import ensure_async
 from terminado import websocket
 
 from . import ptys
-from .access import checked
+from .access import WebSocketMixin, checked
 from .terminal import Base
-
-try:
-    from jupyter_server.base.websocket import WebSocketMixin
-except ImportError:  # where it was before jupyter_server 2.1
-    from jupyter_server.base.zmqhandlers import WebSocketMixin
 
 TermSocket: Any = websocket.TermSocket
 LARGEST = 1000  # rows or columns

@@ -138,6 +138,27 @@ async def test_several_shells(sit_down: Any, server: Server) -> None:
     assert server.ask("GET", "terminal/shells")[1]["shells"] == ["shell-2"]
 
 
+async def test_two_clicks_make_one_shell(sit_down: Any, server: Server) -> None:
+    desk = await sit_down()
+    await desk.page.get_by_role("button", name="New shell").dblclick()
+    await expect(desk.tabs).to_have_text(["shell-1", "shell-2"])
+    await desk.is_ready()
+    assert server.ask("GET", "terminal/shells")[1]["shells"] == ["shell-1", "shell-2"]
+
+
+async def test_an_address_that_names_no_shell(sit_down: Any) -> None:
+    desk = await sit_down(path="#50%")
+    await expect(desk.tabs).to_have_text(["shell-1"])
+    await desk.run("echo th$((1))ere", "th1ere")
+
+
+async def test_the_address_has_no_token(sit_down: Any, server: Server) -> None:
+    desk = await sit_down()
+    assert desk.page.url == f"{server.url}terminal/#shell-1"
+    await desk.page.reload()
+    await desk.run("echo th$((1))ere", "th1ere")
+
+
 async def test_a_program_is_not_ended_by_the_way(sit_down: Any) -> None:
     desk = await sit_down()
     await desk.run("echo go; sleep 4321", "go")

@@ -41,6 +41,24 @@ writer.close()
 """
 
 
+# A page's own websocket and events, at the app that it comes from.
+TALKS = """async () => {
+    const socket = new WebSocket(new URL("ws", location.href).href.replace("http", "ws"));
+    const heard = await new Promise((done, failed) => {
+        socket.onopen = () => socket.send("hello");
+        socket.onmessage = (event) => done(event.data);
+        socket.onerror = failed;
+    });
+    const events = new EventSource(new URL("events", location.href));
+    const said = await new Promise((done, failed) => {
+        events.onmessage = (event) => done(event.data);
+        events.onerror = failed;
+    });
+    events.close();
+    return [heard, said];
+}"""
+
+
 class Seat:
     """Alice at her session in one of the images."""
 
@@ -141,6 +159,7 @@ def test_a_port_goes_on_by_itself_once_something_listens(
     shell = seat.terminal()
     run(shell, "nohup python3 app.py 8080 > app.log 2>&1 & echo beg$((1))un", "beg1un")
     expect(waiting.locator("h1")).to_have_text("It is here", timeout=30_000)
+    assert waiting.evaluate(TALKS) == ["hello", "first"]
     shell.close()
 
     # To the public: somebody without any cookie, until it is closed.
@@ -159,6 +178,7 @@ def test_a_port_goes_on_by_itself_once_something_listens(
     stranger = sit_down()
     stranger.goto(url)
     expect(stranger.locator("h1")).to_have_text("It is here")
+    assert stranger.evaluate(TALKS) == ["hello", "first"]
     assert stranger.evaluate("origin") == "null"  # a page of the app's is nobody's on this host
     port.get_by_role("button", name="Close it to others").click()
     expect(link).to_have_count(0)

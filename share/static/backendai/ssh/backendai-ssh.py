@@ -9,7 +9,7 @@ In ~/.ssh/config:
         ProxyCommand python3 ~/.ssh/backendai-ssh.py https://hub.example.org/user/me/train1/
 
 Your Hub token goes into ~/.ssh/backendai-token, a file that only you can read, or into the variable
-BACKENDAI_TOKEN. You get one at the Hub, on the page "Token". Needs Python 3.7 or newer, nothing else.
+BACKENDAI_TOKEN. You get one at the Hub, on the page "Token". Needs Python 3.7 or newer, no more.
 """
 
 import base64
@@ -22,7 +22,7 @@ import sys
 import threading
 from urllib.parse import urlsplit
 
-TOKEN_FILE = "~/.ssh/backendai-token"
+TOKEN_FILE = "~/.ssh/backendai-token"  # noqa: S105 - a name
 TOKEN_VARIABLE = "BACKENDAI_TOKEN"  # noqa: S105 - a name
 PATIENCE = 30  # seconds for the connection and the answer to it; the SSH server may have to start
 CHUNK = 65536  # bytes
@@ -30,7 +30,7 @@ MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # of RFC 6455
 CONTINUED, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 SAID = {
     401: "The Hub does not take your token. Make a new one on its page Token.",
-    403: "The Hub does not take your token, or it is not for this session. Make a new one on its page Token.",
+    403: "The Hub does not take your token for this session. Make a new one on its page Token.",
     404: "There is no such session, or it has no SSH. Is it running?",
     424: "The session does not run. Start it at the Hub.",
     503: "The session does not answer, or its SSH server cannot start. Look at SSH among its apps.",
@@ -48,11 +48,11 @@ def token():
         return given
     path = os.path.expanduser(TOKEN_FILE)
     try:
-        with open(path, encoding="ascii", errors="replace") as file:
+        with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise Failed(f"Others can read {path}. Run: chmod 600 {path}")
-            given = file.read().strip()
+            given = plain(file.read(4096))
     except FileNotFoundError:
         raise Failed(f"Put your Hub token into {path} (and run: chmod 600 {path}).") from None
     except OSError as error:
@@ -60,6 +60,66 @@ def token():
     if not given.isprintable() or not given or " " in given:
         raise Failed(f"{path} has no token in it.")
     return given
+
+
+def plain(data):
+    """Text as editors on any system write it."""
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return data.decode("utf-16" if wide else "utf-8-sig", "replace").strip()
+
+
+class Tls:
+    """A connection by TLS on which one thread may read while another writes, which OpenSSL does not
+    allow on its own."""
+
+    def __init__(self, sock, host):
+        self._socket, self._lock, self._turn = sock, threading.Lock(), threading.Lock()
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname=host)
+        self._until(self._tls.do_handshake)
+
+    def _until(self, work):
+        """What `work` gives, when enough has come from the other side."""
+        while True:
+            with self._lock:
+                try:
+                    done, found = True, work()
+                except ssl.SSLWantReadError:
+                    done, found = False, None
+            self._flush(False)
+            if done:
+                return found
+            data = self._socket.recv(CHUNK)
+            with self._lock:
+                if data:
+                    self._in.write(data)
+                else:
+                    self._in.write_eof()
+
+    def _flush(self, wait):
+        """Sends what there is to send; where another does so already, it does that too."""
+        while self._out.pending and self._turn.acquire(wait):
+            try:
+                with self._lock:
+                    data = self._out.read()
+                self._socket.sendall(data)
+            finally:
+                self._turn.release()
+
+    def recv(self, size):
+        try:
+            return self._until(lambda: self._tls.read(size))
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            return b""
+
+    def sendall(self, data):
+        with self._lock:
+            self._tls.write(data)
+        self._flush(True)
+
+    def settimeout(self, seconds):
+        self._socket.settimeout(seconds)
 
 
 class WebSocket:
@@ -75,7 +135,7 @@ class WebSocket:
             sock = socket.create_connection((parts.hostname, port), PATIENCE)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if secure:
-                sock = ssl.create_default_context().wrap_socket(sock, server_hostname=parts.hostname)
+                sock = Tls(sock, parts.hostname)
         except (OSError, ssl.SSLError) as error:
             raise Failed(f"{parts.hostname} cannot be reached: {error}.") from None
         self._socket, self._rest = sock, b""
@@ -105,7 +165,9 @@ class WebSocket:
             status = 403  # to the sign-in
         if status != 101:
             raise Failed(SAID.get(status, f"The Hub answered {status}. Is the session running?"))
-        fields = {k.strip().lower(): v.strip() for k, _, v in (li.partition(":") for li in lines[1:])}
+        fields = {
+            k.strip().lower(): v.strip() for k, _, v in (li.partition(":") for li in lines[1:])
+        }
         wanted = base64.b64encode(hashlib.sha1(key + MAGIC).digest()).decode()  # noqa: S324
         if fields.get("sec-websocket-accept") != wanted:
             raise Failed("What answers is no websocket.")
@@ -161,12 +223,15 @@ def _masked(data, mask):
 
 def upwards(web):
     """What SSH writes, to the session."""
-    while True:
-        data = os.read(0, CHUNK)
-        if not data:
-            break
-        web.send(data)
-    web.send(b"\x03\xe8", CLOSE)
+    try:
+        while True:
+            data = os.read(0, CHUNK)
+            if not data:
+                break
+            web.send(data)
+        web.send(b"\x03\xe8", CLOSE)
+    except OSError:
+        pass  # the session has ended it; whoever reads says so
 
 
 def main(arguments):

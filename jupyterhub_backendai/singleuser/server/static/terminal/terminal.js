@@ -6,6 +6,7 @@
   const shells = []; // in the order of their tabs
   let current = null;
   let started = false; // there has been a shell
+  let starting = false; // another one
   let retrying = false;
   let wait = 500; // milliseconds until the next try
   let tries = 0; // since a socket last opened
@@ -96,8 +97,8 @@
     for (const name of names) if (!shells.some((each) => each.name === name)) add(name);
     if (shells.length) instead();
     if (!current && shells.length) {
-      const wanted = decodeURIComponent(location.hash.slice(1));
-      choose(shells.find((each) => each.name === wanted) || shells[0]);
+      const wanted = location.hash.slice(1);
+      choose(shells.find((each) => encodeURIComponent(each.name) === wanted) || shells[0]);
     }
     $("close").disabled = !shells.length;
   }
@@ -162,7 +163,10 @@
   // ---- shells begin and end
 
   async function another() {
+    if (starting) return; // a second click
+    starting = true;
     const answer = await call("POST", "shells");
+    starting = false;
     if (answer.status !== 201) {
       const why = reason(answer);
       return shells.length ? say(why, 10) : instead(why, button("Try again", another));
@@ -302,6 +306,15 @@
   // another window may have opened or closed a shell
   addEventListener("focus", () => !retrying && shells.some((each) => each.connected) && look());
 
+  /** A token that somebody came with is for this visit, not for the history and not to be copied. */
+  function hideToken() {
+    const here = new URL(location.href);
+    if (!here.searchParams.has("token")) return;
+    here.searchParams.delete("token");
+    history.replaceState(null, "", here);
+  }
+
+  hideToken();
   (async () => {
     const found = await look();
     if (found === "away") {
