@@ -23,8 +23,9 @@ class AppTraits(HasTraits):
         help=dedent(
             """
             Open ports of this machine, out of this range, to apps that people want to reach without
-            the Hub: those that speak no HTTP, such as a database, and HTTP apps that are public.
-            Empty opens none. A firewall has to let them through. Example::
+            the Hub: SSH for everybody, and by policy those that speak no HTTP, such as a database,
+            and HTTP apps that are public. Empty opens none. A firewall has to let them through.
+            Set `app_ports_host` with it. Example::
 
                 c.BackendAI.app_ports = "30000-31000"
             """
@@ -39,15 +40,16 @@ class AppTraits(HasTraits):
 
     app_ports_host = Unicode(
         "",
-        help="Tell people this name with a port of `app_ports`; empty is the Hub's own. Another "
-        "name than the Hub's keeps what browsers store of apps further away from it. Example: "
+        help="Tell people this name with a port of `app_ports`; empty is the Hub's own, whose "
+        "cookies browsers send to all of its ports. Example: "
         '`c.BackendAI.app_ports_host = "apps.example.org"`.',
     ).tag(config=True)
 
     app_port_cool_down = Integer(
         60,
         min=0,
-        help="Seconds after which a port that was closed is given to another app. Example: "
+        help="Seconds after which a port that was closed is given to another app; sooner where all "
+        "others are in use. Example: "
         "`c.BackendAI.app_port_cool_down = 600`.",
     ).tag(config=True)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,7 +14,7 @@ from tornado.httputil import HTTPHeaders
 
 from jupyterhub_backendai.service.ways.cookies import Cookies
 
-from .ways import Open, free_ports, opened
+from .ways import Open, free_ports, opened, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -91,6 +92,22 @@ async def test_an_app_on_its_own_host_says_who_may_keep_its_answers(ways: Open) 
 async def test_cookies_without_https_have_the_path_that_the_app_says() -> None:
     answer = HTTPHeaders({"Set-Cookie": "a=1; Path=/x"})
     assert Cookies("w", None).outward(answer, []) == ["backendai-app-w-a=1; Path=/x"]
+
+
+async def test_connections_are_counted_before_they_ask(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = ways.service.service.book
+    await until(lambda: not book.visitors)
+    monkeypatch.setattr(book.visitors, "_most", 1)
+    host, _, port = book.settings.listen.rpartition(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    await until(lambda: len(book.visitors) == 1)
+    other, closing = await asyncio.open_connection(host, int(port))
+    assert await asyncio.wait_for(other.read(), 5) == b""
+    for one in (writer, closing):
+        one.close()
+    await until(lambda: not book.visitors)
 
 
 async def test_other_hosts_lead_nowhere(ways: Open) -> None:
