@@ -111,7 +111,7 @@ def test_from_the_line_to_the_end(hub: Hub, as_somebody: Callable[[str], Page]) 
     row(elsewhere, "thesis-2").get_by_role("link", name="Open thesis-2").click()
     expect(elsewhere.locator("#jp-main-dock-panel")).to_be_visible(timeout=60_000)
     assert elsewhere.url.startswith(f"{hub.url}/user/ada/")
-    elsewhere.locator(".jp-LauncherCard", has_text="Terminal").click()
+    elsewhere.locator(".jp-LauncherCard[title^='Start a new terminal']").click()
     expect(elsewhere.locator(".jp-Terminal .xterm")).to_be_visible(timeout=60_000)
     elsewhere.locator(".xterm-helper-textarea").press_sequentially("touch ~/at-the-prompt\n")
     written = "at-the-prompt"
