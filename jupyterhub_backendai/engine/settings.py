@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import secrets
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -160,11 +159,6 @@ def path_part(name: str) -> str:
     if 0 < len(part) <= MAX_PART:
         return part
     return f"{part[:100]}._{hashlib.sha256(raw).hexdigest()}"
-
-
-def new_key() -> str:
-    """A key to one session's apps, which nobody can guess."""
-    return secrets.token_urlsafe(32)
 
 
 def scratch_name(hub_id: str, session_id: str) -> str:

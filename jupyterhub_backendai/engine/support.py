@@ -30,7 +30,6 @@ from .tar import Entry, archive, members
 
 _MARKER_TEXT = b"""Files here go when the session ends. Files in mounted folders stay.
 """
-_NOT_FILES = ("__pycache__",)
 
 
 def support_files(
@@ -40,16 +39,18 @@ def support_files(
     keys: SshKeys | None = None,
     passwd: str | None = None,
     shell: str = "",
+    more: Iterable[Entry] = (),
 ) -> bytes:
     """The archive, to be unpacked at `/`: start-up support, a home that its user owns, and what is
     of this session alone.
 
     `targets` are the places of mounted folders: what the engine would make on the way to them,
     as root, is made for the user here. `told`: what the server's extension reads. `passwd`: the
-    image's, which is given a line for the session's user, with `shell`.
+    image's, which is given a line for the session's user, with `shell`. `more` comes last.
+
+    Reads files, the first time, and makes a copy of all of it: for a thread.
     """
-    common = _members(site.uid, site.gid, tuple(sorted(_on_the_way(targets))))
-    own: list[Entry] = []
+    own = _home(site, sorted(_on_the_way(targets)))
     if told is not None:
         own.append((SESSION_FILE.lstrip("/"), 0, 0, 0o644, json.dumps(told).encode()))
     if keys is not None:
@@ -57,7 +58,7 @@ def support_files(
     if passwd is not None and site.uid:
         text = with_user(passwd, site.uid, site.gid, HOME, shell)
         own.append(("etc/passwd", 0, 0, 0o644, text.encode("utf-8", "surrogateescape")))
-    return archive(own, after=common)
+    return archive([*own, *more], after=_support())
 
 
 def _ssh(keys: SshKeys, site: SiteSettings) -> list[Entry]:
@@ -85,14 +86,19 @@ def _on_the_way(targets: Iterable[str]) -> set[str]:
     return found
 
 
-@lru_cache(maxsize=64)
-def _members(uid: int, gid: int, directories: tuple[str, ...]) -> bytes:
-    entries: list[Entry] = [
-        (HOME.lstrip("/") + "/", uid, gid, 0o755, None),
-        (f"{HOME.lstrip('/')}/{MARKER}", uid, gid, 0o644, _MARKER_TEXT),
+def _home(site: SiteSettings, directories: Iterable[str]) -> list[Entry]:
+    home = HOME.lstrip("/")
+    own = [
+        (f"{home}/", site.uid, site.gid, 0o755, None),
+        (f"{home}/{MARKER}", site.uid, site.gid, 0o644, _MARKER_TEXT),
     ]
-    entries += [(path.lstrip("/") + "/", uid, gid, 0o755, None) for path in directories]
-    entries += [
+    return own + [(f"{path.lstrip('/')}/", site.uid, site.gid, 0o755, None) for path in directories]
+
+
+@lru_cache(maxsize=1)
+def _support() -> bytes:
+    """What is the same in every container, half a megabyte: read once, and kept once."""
+    entries: list[Entry] = [
         (path.lstrip("/") + "/", 0, 0, 0o755, None)
         for path in (SUPPORT_DIR, IMPORT_DIR, posixpath.dirname(SERVER_DIR), SERVER_DIR)
     ]
@@ -106,7 +112,7 @@ def tree(directory: Traversable, path: str) -> list[Entry]:
     """Entries for the files in a directory, at `path`, readable by everybody."""
     entries: list[Entry] = []
     for item in sorted(directory.iterdir(), key=lambda item: item.name):
-        if item.name in _NOT_FILES or item.name.startswith("."):
+        if item.name == "__pycache__" or item.name.startswith("."):
             continue
         if item.is_dir():
             entries.append((f"{path}/{item.name}/", 0, 0, 0o755, None))

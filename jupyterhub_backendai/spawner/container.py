@@ -17,7 +17,7 @@ from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError, ImageFacts
 from ..engine.create import apply_settings, overruled
 from ..engine.devices import refusal
 from ..engine.docker import DockerHost
-from ..engine.inside import batch_files
+from ..engine.inside import batch_entries
 from ..engine.settings import ContainerSettings
 from ..engine.support import support_files
 from ..model.errors import LaunchError, shown
@@ -122,18 +122,17 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
             # Kept here too: a start that is given up forgets its own while this goes on.
             self.object_id = container = obj[self.object_id_key]
         with self._step(steps, Step.COPY_FILES):
-            files = support_files(
-                self.site.settings,
-                tuple(mount.target for mount in session.request.mounts),
-                told=settings.told,
-                keys=keys,
-                passwd=await self.host.passwd(container, image),
-                shell=settings.environment.get("SHELL", image.env.get("SHELL", "")),
-            )
+            passwd = await self.host.passwd(container, image)
+            shell = settings.environment.get("SHELL", image.env.get("SHELL", ""))
+            targets = [mount.target for mount in session.request.mounts]
+
+            def pack() -> bytes:
+                site, job = self.site.settings, settings.batch
+                more = [] if job is None else batch_entries(job, site)
+                return support_files(site, targets, settings.told, keys, passwd, shell, more)
+
+            files = await asyncio.get_running_loop().run_in_executor(self.executor, pack)
             await self.docker("put_archive", container, "/", files)
-            if settings.batch is not None:
-                job = batch_files(settings.batch, self.site.settings)
-                await self.docker("put_archive", container, "/", job)
         with self._step(steps, Step.START_CONTAINER):
             await self.start_object()
             if granted:

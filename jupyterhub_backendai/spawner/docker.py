@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
@@ -16,7 +17,7 @@ from traitlets.config import Config
 from ..engine.base import LABEL_SESSION, AgentUnreachable, EngineError, ImageMissing
 from ..engine.batch import batch_job
 from ..engine.docker import AgentConfig
-from ..engine.settings import ContainerSettings, SessionFacts, container_settings, new_key
+from ..engine.settings import ContainerSettings, SessionFacts, container_settings
 from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.gpu_settings import GpuSettings
@@ -267,7 +268,7 @@ class DockerSessionSpawner(ContainerSpawner):
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
         granted, gpu = await self.site.granted(session), GpuSettings()
-        key = new_key()
+        key = secrets.token_urlsafe(32)  # to this session's apps
         if granted:
             with self._attempt.steps.of(Step.PREPARE_GPUS):
                 gpu = await self.site.gpus.prepare(session.id, granted)

@@ -282,7 +282,8 @@ def move(
     session = _change(db, session, **changes)
     if new.is_final:
         session = _without_secrets(db, session)
-        ways.end_with(db, session.id, now)
+        if session.agent is not None:  # what never had a place was never open
+            ways.end_with(db, session.id, now)
     if not new.holds_resources:
         db.execute(_FREE, {"of": session.id, "at": now})
     # Never one more attempt of the latest row: that led to the old status, or to none.

@@ -23,8 +23,9 @@ from jupyterhub_backendai.engine.batch import (
     outcome_of,
     started_at,
 )
-from jupyterhub_backendai.engine.inside import batch_files
+from jupyterhub_backendai.engine.inside import batch_entries
 from jupyterhub_backendai.engine.settings import RUNNER, SiteSettings
+from jupyterhub_backendai.engine.tar import archive
 from jupyterhub_backendai.model.request import Work
 
 AT = "2026-12-01T09:00:00.000+00:00"
@@ -135,7 +136,7 @@ def test_where_its_log_goes(mounts: list[dict[str, Any]], path: str | None) -> N
 def test_what_is_put_into_its_container() -> None:
     job = BatchJob('echo "$HOME" {x} ünïcode', 60, "/home/work/data/run.log")
     site = SiteSettings(hub_id="h", uid=2000, gid=2001, log_max=1000)
-    with tarfile.open(fileobj=io.BytesIO(batch_files(job, site))) as tar:
+    with tarfile.open(fileobj=io.BytesIO(archive(batch_entries(job, site)))) as tar:
         members = {member.name: member for member in tar}
         file = tar.extractfile("opt/backendai/batch/job.json")
         assert file is not None

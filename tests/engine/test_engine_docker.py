@@ -26,7 +26,7 @@ from jupyterhub_backendai.engine.batch import BatchJob, Ending
 from jupyterhub_backendai.engine.create import apply_settings
 from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
 from jupyterhub_backendai.engine.docker_files import look, open_plain
-from jupyterhub_backendai.engine.inside import batch_files
+from jupyterhub_backendai.engine.inside import batch_entries
 from jupyterhub_backendai.engine.logs import LogPart, as_text, readable, search
 from jupyterhub_backendai.engine.saved_logs import COMMAND, LogShelf
 from jupyterhub_backendai.engine.settings import SiteSettings, container_settings
@@ -68,8 +68,8 @@ class Running:
 
         def run(client: Any) -> None:
             self.id = client.create_container(**kwargs)["Id"]
-            client.put_archive(self.id, "/", support_files(self.site))
-            client.put_archive(self.id, "/", batch_files(job, self.site))
+            files = support_files(self.site, more=batch_entries(job, self.site))
+            client.put_archive(self.id, "/", files)
             client.start(self.id)
 
         await self.engine.host(AGENT).call(run)

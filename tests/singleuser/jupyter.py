@@ -16,10 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.hub.harness import free_port, wait_for
 
 TOKEN = "secret"
 TMUX = shutil.which("tmux")
+_TMUX_ONLY = pytest.mark.skipif(not TMUX, reason="no tmux here")
+# Of images: with tmux, and without.
+KINDS = [pytest.param(True, id="tmux", marks=_TMUX_ONLY), pytest.param(False, id="no tmux")]
 EXTENSION = "jupyterhub_backendai.singleuser.server"
 
 

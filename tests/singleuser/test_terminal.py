@@ -13,14 +13,11 @@ from tornado.httpclient import HTTPClientError
 
 from tests.hub.harness import wait_for
 
-from .jupyter import TMUX, TOKEN, Server, running
+from .jupyter import KINDS, TOKEN, Server, running
 from .window import Window, attach
 
-WITHOUT = pytest.param(False, id="no tmux")
-WITH = pytest.param(True, id="tmux", marks=pytest.mark.skipif(not TMUX, reason="no tmux here"))
 
-
-@pytest.fixture(scope="module", params=[WITH, WITHOUT])
+@pytest.fixture(scope="module", params=KINDS)
 def server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

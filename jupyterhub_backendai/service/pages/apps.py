@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urljoin
 
 from jupyterhub.utils import url_path_join
 from pydantic import ValidationError
 
 from ...model.errors import FieldError, RequestError
-from ...model.policy import Policy
 from ...store import Session
-from ..apps import AppRow, Opening, SessionApps
+from ..apps import Addresses, AppRow, Opening, SessionApps
 from ..auth import START
 from ..base import Refused
 from ..calls.sessions import find
 from ..opening import SessionDoors, addresses_for
 from ..ssh import SshWords, words
-from ..ways.rules import ASKS_ITSELF
+from ..ways.rules import ASKS_ITSELF, asks_itself, may_be_opened
 from .session import SessionPage
 from .words import session_to
 
@@ -83,49 +83,50 @@ class AppsPage(SessionPage):
         typed: dict[str, str] | None = None,
         wrong: dict[str, str] | None = None,
     ) -> None:
+        addresses = addresses_for(self)
         found = await self._doors(session).all()
         mine = session.owner == self.caller.name
+        shown: dict[str, Any] = {
+            "session": session, "found": found, "apps_url": self.page_of(session, "apps"),
+            "app_href": lambda app: _href(addresses, session, app) if mine else "",
+            "asks_itself": lambda app: asks_itself(app.name, app.protocol),
+        }  # fmt: skip
+        if self.part != "apps":
+            shown |= self._of_page(session, found)
+            ssh = await self._ssh(session, found, addresses) if mine else None
+            shown |= {"ssh": ssh, "told": told, "typed": typed or {}, "wrong": wrong or {}}
+        self.write_page("backendai/pages/apps.html", PARTS, **shown)
+
+    def _of_page(self, session: Session, found: SessionApps) -> dict[str, Any]:
+        """What the page shows beside the tiles that the panel has too."""
         policy = self.site.policies.of(session.owner, session.owner_groups)
-        addresses = addresses_for(self)
+        settings = self.service.book.settings
+        return {
+            "page_of": self.page_of, "events": self.events(session),
+            "by_category": list(by_category(found.apps)),
+            "mine": session.owner == self.caller.name, "policy": policy,
+            "may_close": self.caller.may(START, session.owner, session.owner_groups),
+            "may_open": lambda app: not app.ways and may_be_opened(app, policy, settings),
+            "prefers": policy.preferred_port and settings.pool is not None,
+            "any_shareable": any(app.shareable and app.available for app in found.apps),
+            "key_url": url_path_join(self.hub_auth.base_url, "api/key"),
+            "client_url": f"{self.hub_auth.base_url}{self.service.shell.static.path}/{CLIENT}",
+            "token_url": url_path_join(self._hub, "token"),
+        }  # fmt: skip
 
-        def app_href(app: AppRow) -> str:
-            return addresses.of_item(session, app) if mine and app.protocol == "http" else ""
-
-        self.write_page(
-            "backendai/pages/apps.html", PARTS,
-            session=session, page_of=self.page_of, events=self.events(session),
-            found=found, by_category=list(by_category(found.apps)), app_href=app_href,
-            apps_url=self.page_of(session, "apps"), told=told, typed=typed or {},
-            wrong=wrong or {}, policy=policy, mine=mine,
-            may_close=self.caller.may(START, session.owner, session.owner_groups),
-            may_open=lambda app: self._may_open(app, policy),
-            prefers=policy.preferred_port and self.service.book.settings.pool is not None,
-            any_shareable=any(app.shareable and app.available for app in found.apps),
-            ssh=await self._ssh(session, found) if mine else None,
-            key_url=url_path_join(self.hub_auth.base_url, "api/key"),
-            client_url=f"{self.hub_auth.base_url}{self.service.shell.static.path}/{CLIENT}",
-            token_url=f"{self._hub}token" if self._hub.endswith("/") else f"{self._hub}/token",
-        )  # fmt: skip
-
-    def _may_open(self, app: AppRow, policy: Policy) -> bool:
-        """Whether there is a way to it that could be opened and is not."""
-        has_ports = self.service.book.settings.pool is not None
-        if app.ways or not app.available:
-            return False
-        if app.name in ASKS_ITSELF:
-            return has_ports
-        shared = policy.public_apps and app.shareable
-        return shared and (app.protocol == "http" or has_ports)
-
-    async def _ssh(self, session: Session, found: SessionApps) -> SshWords:
-        addresses = addresses_for(self)
-        ways = [way for app in found.apps if app.name in ASKS_ITSELF for way in app.ways]
-        server = self.server_url(session)
+    async def _ssh(self, session: Session, found: SessionApps, addresses: Addresses) -> SshWords:
+        ways = [
+            way for app in found.apps if asks_itself(app.name, app.protocol) for way in app.ways
+        ]
         return words(
             session.name, self.site.hub_id, await self.site.ssh_keys(session.owner),
             host=(ways[0].host or "") if ways else "", port=ways[0].port if ways else None,
-            server_url=server if server.startswith("http") else addresses.origin + server,
+            server_url=urljoin(addresses.origin, self.server_url(session)),
         )  # fmt: skip
+
+
+def _href(addresses: Addresses, session: Session, app: AppRow) -> str:
+    return addresses.of_item(session, app) if app.protocol == "http" else ""
 
 
 def _number(text: str) -> int | str:

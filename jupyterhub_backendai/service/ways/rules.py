@@ -21,10 +21,23 @@ def may_stay(way: Way, policy: Policy) -> bool:
     return policy.public_apps or asks_itself(way.app, way.protocol)
 
 
+def may_be_opened(item: Item, policy: Policy, settings: Settings) -> bool:
+    """Whether others may be let to an app, in the one way that there is to do so."""
+    public = not asks_itself(item.name, item.protocol)
+    return not _errors(item, public, None, policy, settings)
+
+
 def check_opening(
     item: Item, public: bool, preferred_port: int | None, policy: Policy, settings: Settings
 ) -> None:
     """Raises `RequestError` with all that is wrong with a request to open this app."""
+    if errors := _errors(item, public, preferred_port, policy, settings):
+        raise RequestError(errors)
+
+
+def _errors(
+    item: Item, public: bool, preferred_port: int | None, policy: Policy, settings: Settings
+) -> list[FieldError]:
     errors = []
     if not item.available:
         why = item.why or f"{item.title or item.name} is not available in this session."
@@ -41,8 +54,7 @@ def check_opening(
         errors += _preferred(item, public, policy, settings)
     elif item.protocol == "tcp" and settings.pool is None:
         errors.append(_no_ports(""))
-    if errors:
-        raise RequestError(errors)
+    return errors
 
 
 def _public(item: Item, policy: Policy) -> list[FieldError]:

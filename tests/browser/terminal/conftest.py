@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page
 
-from tests.singleuser.jupyter import TMUX, TOKEN, Server, running
+from tests.singleuser.jupyter import KINDS, TOKEN, Server, running
 
 from .desk import Desk
 
@@ -20,8 +20,6 @@ SOCKETS = """
     };
     window.testCut = () => sockets.forEach((each) => each.close());
 """
-TMUX_ONLY = pytest.mark.skipif(not TMUX, reason="no tmux here")
-KINDS = [pytest.param(True, id="tmux", marks=TMUX_ONLY), pytest.param(False, id="no tmux")]
 
 
 @pytest.fixture(scope="module", params=KINDS)
