@@ -9,7 +9,8 @@ from typing import Annotated, Any
 from docker.tls import TLSConfig
 from pydantic import Field, field_validator
 
-from ..model.catalog import Amounts, Model, NameStr
+from ..model.catalog import Amounts, NameStr
+from ..model.configured import Model
 from .docker import AgentConfig
 
 _TLS_KEYS = frozenset(signature(TLSConfig).parameters)

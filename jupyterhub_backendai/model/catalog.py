@@ -7,9 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     field_validator,
     model_validator,
@@ -17,7 +15,9 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from .apps import MOST_APPS, App, check_apps, read_apps
+from .configured import Model
 from .errors import Problem
+from .idle import IdleMinimum, IdleRules
 from .rules import check_image
 from .sent import DEVICES, SIZE, THOUSANDTHS
 from .slots import (
@@ -57,12 +57,6 @@ Cpu = Annotated[int, _parsed(parse_cpu), THOUSANDTHS]
 Bytes = Annotated[int, _parsed(parse_bytes), SIZE]
 Fgpu = Annotated[int, _parsed(parse_fgpu), THOUSANDTHS]
 Devices = Annotated[int, _parsed(parse_devices), DEVICES]
-
-
-class Model(BaseModel):
-    """Base of all configured things: immutable, unknown keys refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Amounts(Model):
@@ -111,6 +105,7 @@ class Environment(Model):
         Field(default=(), max_length=MOST_APPS)
     )
     command: tuple[str, ...] = ()
+    idle_minimum: IdleMinimum = IdleMinimum()
 
     @model_validator(mode="before")
     @classmethod
@@ -188,6 +183,7 @@ class ResourceGroup(Model):
     gpu_placement: Literal["tightest", "fragments"] = "tightest"
     per_session: Amounts = Amounts()
     choose_agent: bool = True
+    idle: IdleRules = IdleRules()
 
     def admits(self, user: str, groups: Iterable[str]) -> bool:
         """Whether this user may launch here: everyone, unless users or groups are named."""

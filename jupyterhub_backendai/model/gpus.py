@@ -15,7 +15,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .catalog import Bytes, Fgpu, Model, Spread
+from .catalog import Bytes, Fgpu, Spread
+from .configured import Model
 from .slots import GIB, MIB, GpuSlot, Slots
 
 Hold = Literal["hard", "soft", "none"]

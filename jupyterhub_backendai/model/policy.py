@@ -7,7 +7,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .catalog import Amounts, Model
+from .catalog import Amounts
+from .configured import Model
+from .idle import IdleRules, Keep
 from .slots import SLOT_NAMES, Limits
 
 
@@ -42,6 +44,8 @@ class Policy(Model):
     max_priority: int | None = Field(default=None, ge=0, le=100)
     public_apps: bool = False
     preferred_port: bool = False
+    idle: IdleRules = IdleRules()
+    keep: Keep | None = Keep()
 
     @model_validator(mode="after")
     def _priority_is_within(self) -> Policy:

@@ -1,0 +1,253 @@
+"""When each check would end a session: pure functions of what is configured and what was seen.
+
+All times are seconds of one clock that only goes forward; see `service.idle.clock`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from ..model.idle import (
+    GPU_METRICS,
+    METRICS,
+    CheckName,
+    IdleMinimum,
+    IdleRules,
+    Keep,
+    Utilization,
+)
+from .window import Values, Window
+
+HAIR = 1e-6  # seconds, and percent: what sums of floats may differ by
+
+
+class State(str, Enum):
+    """What a check says of a session now."""
+
+    COUNTING = "counting"  # it ends the session at `ends_at` if nothing changes
+    USED = "used"  # it is used, and no end is in sight
+    UNKNOWN = "unknown"  # what it asks about is not known; that ends nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One check of one place on a session. `limit`: its lifetime, its timeout or its window, in
+    seconds; `grace`: seconds from its start. `bends`: whether the owner may put its end off. The
+    rest is as in `model.idle`."""
+
+    name: CheckName
+    source: str  # "site", "policy" or "group"
+    limit: float
+    grace: float = 0.0
+    bends: bool = True
+    polling: bool = False
+    operator: str = "and"
+    thresholds: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Of what its thresholds are."""
+        return tuple(metric for metric, _ in self.thresholds)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a session. `used`, `asked`: when a client used it last, and asked anything;
+    both as of `heard`. None: never heard of. `kept_until`: its owner keeps it so long."""
+
+    started: float
+    used: float | None = None
+    asked: float | None = None
+    heard: float | None = None
+    kept_until: float | None = None
+    windows: Mapping[Check, Window] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check says. `ends_at`: when it ends the session; None where it does not. `averages`:
+    what the utilization check compares with its thresholds, in their order."""
+
+    check: Check
+    state: State
+    ends_at: float | None = None
+    averages: Values = ()
+
+
+def checks_of(
+    rules: Sequence[tuple[str, IdleRules]],
+    least: IdleMinimum,
+    *,
+    batch: bool,
+    gpus: bool,
+    keep: Keep | None = None,
+) -> tuple[Check, ...]:
+    """All checks of a session, by the rules of each place that has a say. Each is judged by itself,
+    so the strictest counts. `least`: what its environment needs. `gpus`: whether it has any.
+    `keep`: what its owner may keep."""
+    found: list[Check] = []
+    for source, one in rules:
+        if one.lifetime is not None:
+            limit = max(one.lifetime, least.lifetime or 0)
+            bends = keep is not None and keep.lifetime
+            found.append(Check("lifetime", source, limit, bends=bends))
+        if one.network is not None and not batch:
+            asked = one.network
+            limit = max(asked.timeout, least.network or 0)
+            found.append(Check("network", source, limit, asked.grace, polling=asked.polling))
+        if one.utilization is not None and (thresholds := _thresholds(one.utilization, gpus)):
+            use = one.utilization
+            limit = max(use.window, least.utilization or 0)
+            found.append(
+                Check("utilization", source, limit, use.grace, operator=use.operator,
+                      thresholds=thresholds)
+            )  # fmt: skip
+    return tuple(found)
+
+
+def _thresholds(use: Utilization, gpus: bool) -> tuple[tuple[str, float], ...]:
+    """Those that are numbers, and of something that the session has."""
+    return tuple(
+        (metric, value)
+        for metric in METRICS
+        if (value := use.thresholds.get(metric)) is not None
+        if gpus or metric not in GPU_METRICS
+    )
+
+
+def judge(check: Check, facts: Facts, now: float, stale: float) -> Verdict:
+    """What a check says now. `stale`: seconds after which what was heard last says nothing."""
+    if check.name == "lifetime":
+        return _kept(Verdict(check, State.COUNTING, facts.started + check.limit), facts)
+    if check.name == "network":
+        return _network(check, facts, now, stale)
+    window = facts.windows.get(check)
+    if window is None:
+        return Verdict(check, State.UNKNOWN, None, (None,) * len(check.thresholds))
+    verdict = _utilization(check, window, now)
+    return _kept(verdict, facts)
+
+
+def _kept(verdict: Verdict, facts: Facts) -> Verdict:
+    if verdict.ends_at is None or facts.kept_until is None or not verdict.check.bends:
+        return verdict
+    return Verdict(
+        verdict.check, verdict.state, max(verdict.ends_at, facts.kept_until), verdict.averages
+    )
+
+
+def _network(check: Check, facts: Facts, now: float, stale: float) -> Verdict:
+    last = facts.asked if check.polling else facts.used
+    if last is None or facts.heard is None or now - facts.heard > stale:
+        return Verdict(check, State.UNKNOWN)
+    ends = max(last, facts.started + check.grace) + check.limit
+    return _kept(Verdict(check, State.COUNTING, ends), facts)
+
+
+def _utilization(check: Check, window: Window, now: float) -> Verdict:
+    averages = window.averages(now)
+    if not _may_fall(check, averages, window.level):
+        state = (
+            State.UNKNOWN if _is_unknown(check, averages) and now >= window.full_at else State.USED
+        )
+        return Verdict(check, state, None, averages)
+    ends = below_at(check, window, now)
+    return Verdict(check, State.USED if ends is None else State.COUNTING, ends, averages)
+
+
+def _is_unknown(check: Check, averages: Values) -> bool:
+    known = [value is not None for value in averages]
+    return not all(known) if check.operator == "and" else not any(known)
+
+
+def _may_fall(check: Check, averages: Values, level: Values) -> bool:
+    """Whether it can come below its thresholds if it goes on as it does now."""
+    each = [
+        average is not None and (now is None or now < limit or average < limit)
+        for average, now, (_, limit) in zip(averages, level, check.thresholds, strict=True)
+    ]
+    return all(each) if check.operator == "and" else any(each)
+
+
+def below_at(check: Check, window: Window, now: float) -> float | None:
+    """When the averages are first below the thresholds over a whole window, if the present level
+    goes on; None: never."""
+    before: tuple[float, Values] | None = None
+    for at, values in window.ahead(now):
+        if before is None:
+            if (
+                at >= window.full_at - HAIR
+                and _first(check, (at, values), (at, values)) is not None
+            ):
+                return at
+        elif at > window.full_at - HAIR:
+            start = _between(before, (at, values), max(before[0], window.full_at))
+            found = _first(check, start, (at, values))
+            if found is not None:
+                return found
+        before = at, values
+    return None
+
+
+Point = tuple[float, Values]
+
+
+def _between(first: Point, last: Point, at: float) -> Point:
+    """The values at a time between two."""
+    if at <= first[0] or last[0] <= first[0]:
+        return first
+    part = min(1.0, (at - first[0]) / (last[0] - first[0]))
+    values = tuple(
+        None if a is None or b is None else a + part * (b - a)
+        for a, b in zip(first[1], last[1], strict=True)
+    )
+    return at, values
+
+
+def _first(check: Check, first: Point, last: Point) -> float | None:
+    """When, between two points, all metrics (or any) are first below; lines lie between them."""
+    spans = [
+        _below(first[0], last[0], a, b, limit)
+        for a, b, (_, limit) in zip(first[1], last[1], check.thresholds, strict=True)
+    ]
+    found = [span for span in spans if span is not None]
+    if check.operator == "or":
+        return min((low for low, _ in found), default=None)
+    if len(found) < len(spans):
+        return None
+    low, high = max(low for low, _ in found), min(high for _, high in found)
+    return low if low <= high else None
+
+
+def _below(
+    begins: float, ends: float, a: float | None, b: float | None, limit: float
+) -> tuple[float, float] | None:
+    """From when to when a line from `a` to `b` is below a limit."""
+    if a is None or b is None or (a >= limit and b >= limit):
+        return None
+    if a < limit and b < limit:
+        return begins, ends
+    crossing = begins + (limit - a) / (b - a) * (ends - begins)
+    return (begins, crossing) if a < limit else (crossing, ends)
+
+
+def earliest(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """The one that ends a session first, if any does."""
+    ending = [one for one in verdicts if one.ends_at is not None]
+    return min(ending, key=lambda one: one.ends_at or 0.0, default=None)
+
+
+def is_due(verdict: Verdict, facts: Facts, now: float) -> bool:
+    """Whether a session is to be ended now. Of the network check the session must have been asked
+    since, so that nobody who came back a moment ago is taken for away."""
+    if verdict.ends_at is None or verdict.ends_at > now:
+        return False
+    if verdict.check.name != "network":
+        return True
+    limit = verdict.check.limit
+    last = facts.asked if verdict.check.polling else facts.used
+    if facts.heard is None or last is None:
+        return False
+    return facts.heard >= max(last, facts.started + verdict.check.grace) + limit - HAIR
