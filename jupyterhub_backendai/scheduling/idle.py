@@ -52,7 +52,7 @@ class Check:
         return tuple(metric for metric, _ in self.thresholds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Facts:
     """What is known of a session. `used`, `asked`: when a client used it last, and asked anything;
     both as of `heard`. None: never heard of. `kept_until`: its owner keeps it so long."""

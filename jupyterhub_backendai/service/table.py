@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from ..model.spec import SessionSpec
 from . import agents, apps, queries, schemas, usage
 from .auth import DELETE, READ, START
+from .idle import schemas as idle
 
 JSON = ("application/json",)
 
@@ -115,6 +116,14 @@ CALLS: tuple[Call, ...] = (
     Call(
         "usage", "GET", f"{ONE}/usage", "What a session uses of its GPUs now.", Who.OWNER, READ,
         reply=usage.SessionUsage,
+    ),
+    Call(
+        "idle", "GET", f"{ONE}/idle", "The idle checks of a session, and when it is ended.",
+        Who.OWNER, READ, reply=idle.IdleView, errors=(409,),
+    ),
+    Call(
+        "keep", "POST", f"{ONE}/idle", "Keeps a session that idle checks would end.",
+        Who.OWNER, START, body=idle.KeepBody, reply=idle.IdleView, errors=(409,),
     ),
     Call(
         "sessionApps", "GET", f"{ONE}/apps", "The apps of a session, and who may come to them.",
