@@ -42,6 +42,7 @@ from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
+from .pages.idle import KeepPage
 from .pages.launcher import LaunchPage, Turns
 from .pages.log import LogPage
 from .pages.notices import NoticesPage
@@ -89,6 +90,7 @@ PAGES: dict[str, type[Page]] = {
     "sessions/{id}": DetailPage,
     "launch": LaunchPage,
     "sessions/{id}/end": EndPage,
+    "sessions/{id}/keep": KeepPage,
     "sessions/{id}/history": HistoryListPage,
     "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,

@@ -34,11 +34,11 @@ def view_of(site: Site, watch: Watch, watched: Watched) -> IdleView:
     warning = max(site.idle.warnings, default=0.0)
     return IdleView(
         now=utcnow(),
-        ends_at=None if ends is None else watch.clock.wall(ends),
+        ends_at=None if ends is None else watch.told(ends),
         level=None if ends is None else time_level(ends - now),
         by=None if ends is None or first is None else first.check.name,
         warn=ends is not None and ends - now <= warning,
-        kept_until=None if kept is None or kept <= now else watch.clock.wall(kept),
+        kept_until=None if kept is None or kept <= now else watch.told(kept),
         keep=keep_view(site, watched),
         checks=[_check(watch, watched, one, now) for one in watched.verdicts],
     )
@@ -63,7 +63,7 @@ def _check(watch: Watch, watched: Watched, verdict: Verdict, now: float) -> Chec
         state=verdict.state.value,
         limit=check.limit,
         grace=check.grace,
-        ends_at=None if ends is None else watch.clock.wall(ends),
+        ends_at=None if ends is None else watch.told(ends),
         level=_level(check, metrics) if ends is None else time_level(ends - now),
         operator=check.operator if check.metrics else None,
         metrics=metrics,

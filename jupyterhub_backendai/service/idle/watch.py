@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from ...model.status import Status
 from ...model.usage import Step
@@ -104,6 +105,11 @@ class Watch:
                 watched.judge(self.clock.now(), stale(watched), notice)
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
+
+    def told(self, at: float) -> datetime:
+        """A time as people are told it, to the second: so it stays the same while it does."""
+        wall = self.clock.wall(at)
+        return (wall + timedelta(microseconds=500_000)).replace(microsecond=0)
 
     def judge(self, watched: Watched) -> None:
         """Judges one, now."""

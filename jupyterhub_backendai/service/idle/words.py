@@ -47,6 +47,24 @@ def reason(verdict: Verdict) -> str:
     return f"It was little used for {limit}: {' and '.join(parts)}."
 
 
+def reason_ahead(verdict: Verdict) -> str:
+    """Why a session will be ended, as its owner is told ahead."""
+    check, limit = verdict.check, span_words(verdict.check.limit)
+    if check.name == "lifetime":
+        return f"Its lifetime of {limit} is over then."
+    if check.name == "network":
+        return (
+            f"Nobody has used it, and after {limit} of that it ends. A running computation does "
+            "not keep it."
+        )
+    parts = [
+        f"{number(average)}% of its {METRIC_TITLES[name]} ({number(threshold)}% is asked)"
+        for (name, threshold), average in zip(check.thresholds, verdict.averages, strict=True)
+        if average is not None
+    ]
+    return f"In the last {limit} it used {' and '.join(parts)}."
+
+
 def state_text(verdict: Verdict) -> str:
     """What a check says now, where it is not a time."""
     if verdict.state is State.UNKNOWN and verdict.check.name == "network":
