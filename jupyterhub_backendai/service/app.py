@@ -153,6 +153,7 @@ class Service:
 
     async def _open(self) -> None:
         site = await self.parts.open()
+        self.idle = IdleWorker(site, self.hub, USAGE_INTERVAL)
         self.runner.start(self.workers(site))
 
     async def idle_of(self, session: Session) -> tuple[Watch, Watched]:
@@ -168,9 +169,9 @@ class Service:
 
     def workers(self, site: Site) -> dict[str, Work]:
         """All that runs beside the answers, by name."""
-        self.idle = idle = IdleWorker(site, self.hub, USAGE_INTERVAL)
+        assert self.idle is not None
         return {
-            "idle": idle.run,
+            "idle": self.idle.run,
             "events": lambda: self.feed.run(site),
             "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,

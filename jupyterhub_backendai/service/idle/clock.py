@@ -42,8 +42,8 @@ class Sources:
 class SteadyClock:
     """Goes on from where `noted` says that it was."""
 
-    def __init__(self, noted: ClockRecord | None, sources: Sources | None = None) -> None:
-        self._sources = sources or Sources()
+    def __init__(self, noted: ClockRecord | None, sources: Sources) -> None:
+        self._sources = sources
         self._boot_id = self._sources.boot_id()
         boot, wall = self._sources.boot_time(), self._sources.wall().timestamp()
         if noted is None:
@@ -57,6 +57,11 @@ class SteadyClock:
     def now(self) -> float:
         """The time in seconds."""
         return self._ahead + self._sources.boot_time()
+
+    @property
+    def wall_now(self) -> datetime:
+        """What the wall's clock says."""
+        return self._sources.wall()
 
     def wall(self, at: float) -> datetime:
         """What the wall's clock will say at a time, if nobody sets it."""

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from ...model.errors import FieldError, Kind, RequestError
 from ...model.idle import Keep
-from ...model.moments import span_words
+from ...model.moments import limit_words
+from ...scheduling.idle import earliest
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import IdleRecord
@@ -27,6 +28,9 @@ async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None
     if rule is None:
         raise _refused("not_allowed", "Its policy does not let it be kept.")
     watch.judge(watched)
+    first = earliest(watched.verdicts)
+    if first is not None and not first.check.bends:
+        raise _refused("lifetime", "Its lifetime ends it first, and that cannot be put off.")
     from_ = max(watch.clock.now(), watched.ends_at or 0.0, watched.facts.kept_until or 0.0)
     granted = _granted(rule, watched, seconds)
 
@@ -35,7 +39,7 @@ async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None
         _granted(rule, watched, granted, noted.kept)
         return replace(noted, kept=noted.kept + granted, kept_until=from_ + granted)
 
-    sentence = f"{by} keeps it for {span_words(granted)}."
+    sentence = f"{by} keeps it for {limit_words(granted)}."
     record = await site.db(
         site.store.keep_session, watched.session.id, watched.record, extend, sentence, utcnow()
     )
@@ -51,13 +55,13 @@ def _granted(
     if most <= 0:
         raise _refused(
             "used_up",
-            f"It was kept for {span_words(rule.total)}, which is all that its policy allows.",
+            f"It was kept for {limit_words(rule.total)}, which is all that its policy allows.",
         )
     if seconds is None:
         return most
     if seconds > most:
         raise _refused(
-            "too_much", f"It may be kept for {span_words(most)} now. Ask for that, or for less."
+            "too_much", f"It may be kept for {limit_words(most)} now. Ask for that, or for less."
         )
     return seconds
 

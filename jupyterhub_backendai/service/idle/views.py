@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...scheduling.idle import Check, Verdict, earliest
-from ...site.clock import utcnow
 from ...site.runtime import Site
 from .schemas import CheckView, IdleView, KeepView, Level, MetricView
 from .watch import Watch
@@ -33,7 +32,7 @@ def view_of(site: Site, watch: Watch, watched: Watched) -> IdleView:
     kept = watched.facts.kept_until
     warning = max(site.idle.warnings, default=0.0)
     return IdleView(
-        now=utcnow(),
+        now=watch.clock.wall_now,
         ends_at=None if ends is None else watch.told(ends),
         level=None if ends is None else time_level(ends - now),
         by=None if ends is None or first is None else first.check.name,

@@ -13,10 +13,9 @@ from datetime import datetime, timedelta
 from ...model.status import Status
 from ...model.usage import Step
 from ...scheduling.idle import Verdict
-from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import Change, IdleRecord, Session
-from .clock import SteadyClock
+from .clock import Sources, SteadyClock
 from .watched import Watched
 
 BATCH = 500  # changes read, and sessions judged, at once
@@ -35,9 +34,9 @@ class Watch:
         self._following = asyncio.Lock()
 
     @classmethod
-    async def begin(cls, site: Site, interval: float) -> Watch:
+    async def begin(cls, site: Site, interval: float, sources: Sources) -> Watch:
         """The watch, with the clock as it was noted last. Raises `Unavailable`."""
-        return cls(site, SteadyClock(await site.db(site.store.idle_clock)), interval)
+        return cls(site, SteadyClock(await site.db(site.store.idle_clock), sources), interval)
 
     async def follow(self) -> None:
         """Reads which sessions run. Raises `Unavailable`."""
@@ -83,11 +82,10 @@ class Watch:
     def _started(self, session: Session, now: float) -> float:
         """When it began to run. It has not run for longer than since the last look, if there was
         one: the wall's clock may have been set since."""
-        began = session.running_at or utcnow()
-        age = max(0.0, (utcnow() - began).total_seconds())
-        if self._followed is not None:
-            age = min(age, now - self._followed)
-        return now - age
+        if session.running_at is None:
+            return now
+        began = min(now, self.clock.of(session.running_at))
+        return began if self._followed is None else max(began, self._followed)
 
     def add(self, steps: Iterable[Step]) -> None:
         """What sessions have used until now."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...model.moments import span_words
+from ...model.moments import limit_words
 from ...scheduling.idle import Check, State, Verdict
 
 TITLES = {"lifetime": "Lifetime", "network": "Network", "utilization": "Utilization"}
@@ -12,7 +12,7 @@ PLACES = {"site": "This site", "policy": "Your policy", "group": "This resource 
 
 def explained(check: Check) -> str:
     """What a check does, and on whose behalf."""
-    limit = span_words(check.limit)
+    limit = limit_words(check.limit)
     if check.name == "lifetime":
         return f"{PLACES[check.source]} ends sessions {limit} after their start, used or not."
     if check.name == "network":
@@ -34,7 +34,7 @@ def explained(check: Check) -> str:
 
 def reason(verdict: Verdict) -> str:
     """Why a session was ended, for its history and its owner."""
-    check, limit = verdict.check, span_words(verdict.check.limit)
+    check, limit = verdict.check, limit_words(verdict.check.limit)
     if check.name == "lifetime":
         return f"It reached its lifetime of {limit}."
     if check.name == "network":
@@ -49,7 +49,7 @@ def reason(verdict: Verdict) -> str:
 
 def reason_ahead(verdict: Verdict) -> str:
     """Why a session will be ended, as its owner is told ahead."""
-    check, limit = verdict.check, span_words(verdict.check.limit)
+    check, limit = verdict.check, limit_words(verdict.check.limit)
     if check.name == "lifetime":
         return f"Its lifetime of {limit} is over then."
     if check.name == "network":

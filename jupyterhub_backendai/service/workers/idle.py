@@ -12,6 +12,7 @@ from ...site.runtime import Site
 from ...store import NotFound, Session, Unavailable
 from ..hub import HubClient, HubError
 from ..idle.asking import Asker, Target
+from ..idle.clock import Sources
 from ..idle.watch import Watch
 from ..idle.watched import Watched
 from ..idle.words import reason
@@ -25,8 +26,11 @@ class IdleWorker:
     """The part of the service that ends sessions which are idle. `watch`: None until it knows
     what there is."""
 
-    def __init__(self, site: Site, hub: HubClient, interval: float) -> None:
+    def __init__(
+        self, site: Site, hub: HubClient, interval: float, sources: Sources | None = None
+    ) -> None:
         self.site, self.hub, self.interval = site, hub, interval
+        self._sources = sources or Sources()
         self.watch: Watch | None = None
         self.asker = Asker()
         self._ending: set[str] = set()
@@ -53,7 +57,7 @@ class IdleWorker:
 
     async def once(self) -> None:
         """One round. Raises `Unavailable`."""
-        watch = self.watch or await Watch.begin(self.site, self.interval)
+        watch = self.watch or await Watch.begin(self.site, self.interval, self._sources)
         await watch.follow()
         self.watch = watch
         self._places = {id: place for id, place in self._places.items() if id in watch.sessions}
