@@ -1,106 +1,126 @@
-"""Asks sessions' own servers when they were used last.
+"""When sessions were last used, asked of their own servers.
 
-Whatever comes from there was written by a user's programs: it is read within bounds. One that does
-not answer in time, or with nonsense, has said nothing, and holds up nobody.
+Each is in a user's container: it may say nothing, anything, or nothing for a long time. So answers
+are bounded and checked, each session has a few seconds, and those that did not answer the last
+time are asked after all others. Who does not answer is unknown, never idle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+import resource
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
 import aiohttp
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..ways.tunnel import KEY, Place
+from ..ways import tunnel
+from ..ways.tunnel import Place, Unreachable
 
-ANSWER = 5.0  # seconds
-AT_ONCE = 64
-MOST_ANSWER = 4096  # bytes
-ROUND = 20.0  # seconds for all of one round; who has not answered by then has said nothing
-Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+AT_ONCE = 64  # sessions
+PATIENCE = 5.0  # seconds for one session
+DEADLINE = 40.0  # seconds for all of them, however many do not answer
+KEPT = 150.0  # seconds that a connection is kept for the next time
+MOST_BYTES = 4096  # of an answer
+
+Seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A session's server."""
+    """A session that is to be asked: its id, and where its server is."""
 
-    id: str
+    session_id: str
     place: Place
 
 
 class Answer(BaseModel):
-    """Seconds since somebody used it, since anybody asked it anything, and since it was started."""
+    """Of a session's server, in seconds by its own monotonic clock."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=False)
+    model_config = ConfigDict(frozen=True, extra="ignore")
 
     used: Seconds
+    """Since somebody last used it; since it started, where nobody has."""
     asked: Seconds
+    """Since a client last asked anything, polling included; since it started, where none has."""
     uptime: Seconds
+    """Since it started."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Answer:
+        """Use is asking too, and both came after the start."""
+        if not self.asked <= self.used <= self.uptime:
+            raise ValueError("not in order")
+        return self
 
 
 class Asker:
-    """Asks them all, some at a time; connections are kept for the next time."""
+    """Asks sessions' servers; its connections stay open from one time to the next."""
 
-    def __init__(self) -> None:
-        self._made: aiohttp.ClientSession | None = None
+    def __init__(self, patience: float = PATIENCE, deadline: float = DEADLINE) -> None:
+        self._patience, self._deadline = patience, deadline
+        self._silent: set[str] = set()  # ids of those that did not answer the last time
+        self._kept: aiohttp.ClientSession | None = None
+        self._once: aiohttp.ClientSession | None = None
+        self._most_kept = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
-    @property
-    def _client(self) -> aiohttp.ClientSession:
-        if self._made is None:
-            connector = aiohttp.TCPConnector(limit=AT_ONCE, keepalive_timeout=90)
-            self._made = aiohttp.ClientSession(
-                connector=connector, cookie_jar=aiohttp.DummyCookieJar()
-            )
-        return self._made
-
-    async def ask(self, targets: Collection[Target]) -> dict[str, Answer]:
-        """What those say that answer, by their ids."""
+    async def ask(self, sessions: Collection[Target]) -> dict[str, Answer]:
+        """The answers by session, within the deadline. Left out are those that are not known."""
         found: dict[str, Answer] = {}
-        waiting = iter(targets)
-
-        async def some() -> None:
-            for target in waiting:
-                answer = await self._one(target)
-                if answer is not None:
-                    found[target.id] = answer
-
-        tasks = [asyncio.ensure_future(some()) for _ in range(min(AT_ONCE, len(targets)))]
+        if not sessions:
+            return found
+        ordered = sorted(sessions, key=lambda target: target.session_id in self._silent)
+        self._open()
+        turns = iter(enumerate(ordered))
+        count = min(AT_ONCE, len(ordered))
+        asking = [asyncio.ensure_future(self._some(turns, found)) for _ in range(count)]
         try:
-            if tasks:
-                await asyncio.wait(tasks, timeout=ROUND)
+            await asyncio.wait(asking, timeout=self._deadline)
         finally:
-            for task in tasks:
+            for task in asking:
                 task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
+            results = await asyncio.gather(*asking, return_exceptions=True)
+        self._silent = {target.session_id for target in sessions} - found.keys()
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
                 raise result
         return found
 
-    async def _one(self, target: Target) -> Answer | None:
-        timeout = aiohttp.ClientTimeout(total=ANSWER)
-        headers = {KEY: target.place.key, "Accept": "application/json"}
+    async def close(self) -> None:
+        """Closes all connections."""
+        for client in (self._kept, self._once):
+            if client is not None:
+                await client.close()
+        self._kept = self._once = None
+
+    def _open(self) -> None:
+        if self._kept is None or self._once is None:
+            self._kept = _client(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT))
+            self._once = _client(aiohttp.TCPConnector(limit=0, force_close=True))
+
+    async def _some(self, turns: Iterator[tuple[int, Target]], found: dict[str, Answer]) -> None:
+        """One after the other, as long as there are any."""
+        for number, target in turns:
+            answer = await self._one(number, target)
+            if answer is not None:
+                found[target.session_id] = answer
+
+    async def _one(self, number: int, target: Target) -> Answer | None:
+        # this process needs files for others too
+        client = self._kept if number < self._most_kept else self._once
+        assert client is not None
         try:
-            async with self._client.get(
-                target.place.url("activity"), headers=headers, timeout=timeout,
-                allow_redirects=False,
-            ) as reply:  # fmt: skip
-                if reply.status != 200:
-                    return None
-                said = bytearray()
-                async for part in reply.content.iter_chunked(MOST_ANSWER):
-                    said += part
-                    if len(said) > MOST_ANSWER:
-                        return None
-                return Answer.model_validate_json(bytes(said))
-        except (aiohttp.ClientError, asyncio.TimeoutError, ValidationError, ValueError):
+            status, said = await tunnel.ask(
+                client, "GET", target.place, ("activity",), None, self._patience, MOST_BYTES
+            )
+            return Answer.model_validate(said) if status == 200 else None
+        except (Unreachable, ValidationError):
             return None
 
-    async def close(self) -> None:
-        """Ends all connections."""
-        if self._made is not None:
-            await self._made.close()
-            self._made = None
+
+def _client(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+    """Without cookies, and without what grows when it is unpacked."""
+    jar = aiohttp.DummyCookieJar()
+    return aiohttp.ClientSession(connector=connector, cookie_jar=jar, auto_decompress=False)
