@@ -406,6 +406,13 @@ class BackendAI(AppTraits, LoggingConfigurable):
         '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
     ).tag(config=True)
 
+    usage_interval = Integer(
+        15,
+        min=1,
+        help="Look every so many seconds at what sessions use of what they were granted. Example: "
+        "`c.BackendAI.usage_interval = 5`.",
+    ).tag(config=True)
+
     sessions_first = Bool(
         True,
         help="Take people to their sessions after signing in, instead of to their server. "

@@ -43,6 +43,8 @@ from .pages.session import DetailPage
 from .pages.sessions import SessionsPage
 from .pages.shell import HUB_STATIC, Shell, look
 from .parts import Parts
+from .sampling import Sampling
+from .schemas import UsedPercent
 from .table import CALLS, calls_at
 from .usage import Usages
 from .ways.book import Book
@@ -51,6 +53,7 @@ from .workers.batch import BatchWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
 from .workers.servers import ServersWorker
+from .workers.usage import UsageWorker
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
@@ -101,6 +104,7 @@ class Service:
         self.shell = Shell(self.hub_auth, look(config))
         self.estimates = Estimates()
         self.usages = Usages()
+        self.sampling = Sampling(self.usages)
         self.feed = Feed()
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
@@ -152,7 +156,13 @@ class Service:
             "queue": QueueWorker(site, self.hub).run,
             "batch": BatchWorker(site, self.hub).run,
             "servers": ServersWorker(site, self.hub).run,
+            "usage": UsageWorker(site, self.sampling).run,
         }
+
+    def used(self, session_id: str) -> UsedPercent | None:
+        """What a session uses now of what it has, as it was sampled last."""
+        found = self.sampling.used(session_id)
+        return None if found is None else UsedPercent(**found)
 
     async def stop(self) -> None:
         """Ends all that was begun."""

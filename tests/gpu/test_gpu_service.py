@@ -112,9 +112,9 @@ async def test_who_has_none_and_who_does_not_run(service: Running) -> None:
     plain = await launch(service, "alice", {})
     site = service.service.parts.site
     site.store.run_pass(site.policies, site.catalog, utcnow())
-    assert await usage(service, str(plain["id"])) == {
-        "gpus": [], "reason": "It has no GPU.", "sampled_at": None,
-    }  # fmt: skip
+    none = await usage(service, str(plain["id"]))
+    assert (none["gpus"], none["reason"], none["sampled_at"]) == ([], "It has no GPU.", None)
+    assert (none["has"]["gpu"], none["has"]["gpu_mem"], none["now"]) == (False, None, None)
     assert (await usage(service, str(waits["id"])))["reason"] == "It does not run."
 
 
