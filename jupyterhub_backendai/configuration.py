@@ -32,7 +32,6 @@ from .model.policy import Policies
 from .store.database import Database
 
 LEAST_LOG = 1024**2  # bytes
-USAGE_INTERVAL = 15  # seconds
 
 
 class BackendAI(AppTraits, IdleTraits, LoggingConfigurable):
@@ -409,6 +408,13 @@ class BackendAI(AppTraits, IdleTraits, LoggingConfigurable):
         '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
     ).tag(config=True)
 
+    usage_interval = Integer(
+        15,
+        min=1,
+        help="Look every so many seconds at what sessions use of what they were granted. Example: "
+        "`c.BackendAI.usage_interval = 5`.",
+    ).tag(config=True)
+
     sessions_first = Bool(
         True,
         help="Take people to their sessions after signing in, instead of to their server. "
@@ -444,7 +450,7 @@ class BackendAI(AppTraits, IdleTraits, LoggingConfigurable):
     def check(self) -> None:
         """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
         check_policies(self.policies(), self.catalog())
-        check_idle(self, self.catalog(), self.policies(), USAGE_INTERVAL)
+        check_idle(self, self.catalog(), self.policies(), self.usage_interval)
         self.agent_configs({})
         self.gpu_rules()
         self.log_bytes()

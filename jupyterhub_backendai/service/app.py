@@ -14,7 +14,6 @@ from tornado.web import Application
 from traitlets.config import Config
 from traitlets.log import get_logger
 
-from ..configuration import USAGE_INTERVAL
 from ..model.status import Status
 from ..site.runtime import Site
 from ..store import Session
@@ -50,6 +49,8 @@ from .pages.session import DetailPage
 from .pages.sessions import SessionsPage
 from .pages.shell import HUB_STATIC, Shell, look
 from .parts import Parts
+from .sampling import Sampling
+from .schemas import UsedPercent
 from .table import CALLS, calls_at
 from .usage import Usages
 from .ways.book import Book
@@ -59,6 +60,7 @@ from .workers.idle import IdleWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
 from .workers.servers import ServersWorker
+from .workers.usage import UsageWorker
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
@@ -111,6 +113,7 @@ class Service:
         self.shell = Shell(self.hub_auth, look(config))
         self.estimates = Estimates()
         self.usages = Usages()
+        self.sampling = Sampling(self.usages)
         self.feed = Feed()
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
@@ -153,7 +156,8 @@ class Service:
 
     async def _open(self) -> None:
         site = await self.parts.open()
-        self.idle = IdleWorker(site, self.hub, USAGE_INTERVAL)
+        self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
+        self.sampling.listeners.append(self.idle.add)
         self.runner.start(self.workers(site))
 
     async def idle_of(self, session: Session) -> tuple[Watch, Watched]:
@@ -177,7 +181,13 @@ class Service:
             "queue": QueueWorker(site, self.hub).run,
             "batch": BatchWorker(site, self.hub).run,
             "servers": ServersWorker(site, self.hub).run,
+            "usage": UsageWorker(site, self.sampling).run,
         }
+
+    def used(self, session_id: str) -> UsedPercent | None:
+        """What a session uses now of what it has, as it was sampled last."""
+        found = self.sampling.used(session_id)
+        return None if found is None else UsedPercent(**found)
 
     async def stop(self) -> None:
         """Ends all that was begun."""

@@ -50,6 +50,7 @@ class Watch:
             self._records = await site.db(site.store.idle_records)
             for session in await site.db(site.store.live, {Status.RUNNING}):
                 await self._see(session, now)
+            await self._read_back(now)
             self._after = after
         while True:
             changes: Sequence[Change] = await site.db(site.store.changes, self._after, None, BATCH)
@@ -60,6 +61,18 @@ class Watch:
                 break
         self._records.clear()
         self._followed = now
+
+    async def _read_back(self, now: float) -> None:
+        """What sessions used before this process began, as far as it was stored."""
+        windows = {id: one.facts.windows for id, one in self.sessions.items()}
+        longest = max((c.limit for each in windows.values() for c in each), default=0.0)
+        wanted = [id for id, each in windows.items() if each]
+        for at in range(0, len(wanted), BATCH):
+            find, since = self.site.store.usage_steps, self.clock.wall(now - longest)
+            for id, steps in (await self.site.db(find, wanted[at : at + BATCH], since)).items():
+                for step in steps:
+                    self.sessions[id].add(step, min(now, self.clock.of(step.at)))
+                await asyncio.sleep(0)
 
     async def _see(self, session: Session, now: float) -> None:
         known = self.sessions.get(session.id)
