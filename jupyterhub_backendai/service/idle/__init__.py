@@ -1,0 +1,1 @@
+"""What the service does so that sessions which nobody uses are ended."""
