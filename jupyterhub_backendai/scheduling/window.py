@@ -102,7 +102,7 @@ class Window:
                 above += (FULL - limit) * sums.unseen
             spans = lines.negative(above, over, 0.0 if level is None else level - limit)
             if spans and (level is None or of[3] < self.seconds / 2):
-                lacking = self.seconds / 2 - HAIR - of[3]
+                lacking = self.seconds / 2 - 2 * HAIR - of[3]  # just half is known
                 more = 0.0 if level is None else -1.0
                 spans = common(spans, lines.negative(lacking, [-k for k in known], more))
             yield spans

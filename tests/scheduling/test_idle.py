@@ -7,7 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyterhub_backendai.model.idle import IdleMinimum, IdleRules, Keep
@@ -174,13 +174,14 @@ def use(operator: str, limits: Sequence[float], seconds: float) -> Check:
 
 levels = st.one_of(st.sampled_from([0.0, 1.0, 100.0]), st.floats(0, 100))
 maybe = st.one_of(st.none(), levels)
+seen = st.one_of(st.just("-"), st.tuples(levels, levels))
 samples = st.one_of(st.just("-"), st.tuples(maybe, maybe), st.tuples(levels, levels))
 
 
 @st.composite
-def histories(draw: st.DrawFn, most: int = 12) -> list[Values | str]:
+def histories(draw: st.DrawFn, of: st.SearchStrategy[Values | str] = samples) -> list[Values | str]:
     """Samples of two metrics in runs of the same, as sessions are."""
-    runs = draw(st.lists(st.tuples(samples, st.integers(1, 30)), min_size=1, max_size=most))
+    runs = draw(st.lists(st.tuples(of, st.integers(1, 30)), min_size=1, max_size=12))
     return [values for values, times in runs for _ in range(times)]
 
 
@@ -192,7 +193,8 @@ checks = st.builds(
 )
 
 
-@given(check=checks, history=histories(), since=st.floats(0, 600))
+@settings(derandomize=True, database=None)
+@given(check=checks, history=histories(seen), since=st.floats(0, 600))
 def test_the_time_that_is_told_is_when_it_ends_give_or_take_a_sample(
     check: Check, history: list[Values | str], since: float
 ) -> None:
@@ -221,6 +223,7 @@ def below_for(check: Check, window: Window, now: float) -> float:
     return (min(until) if check.operator == "and" else max(until)) - now
 
 
+@settings(derandomize=True, database=None)
 @given(check=checks, history=histories(), since=st.floats(0, 600))
 def test_what_is_told_does_not_move_while_the_level_stays(
     check: Check, history: list[Values | str], since: float
@@ -249,6 +252,7 @@ def ended_at(check: Check, since: float, history: Sequence[Values | str]) -> flo
     return None
 
 
+@settings(derandomize=True, database=None)
 @given(check=checks, history=histories(), since=st.floats(0, 600), data=st.data())
 def test_what_was_not_seen_never_ends_a_session_sooner(
     check: Check, history: list[Values | str], since: float, data: st.DataObject
