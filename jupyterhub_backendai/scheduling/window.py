@@ -1,51 +1,52 @@
 """What a session used lately, over a window of time, in a handful of numbers.
 
-The window is cut into buckets by fixed times. Each has, by metric, how much was used in it (percent
-times seconds) and for how many seconds that is known. The bucket at the old end counts by the part
-of it that is still inside, so that averages go on smoothly and can be told in advance.
+Time is cut into buckets from the moment on from which it is counted. Each has, by metric, how much
+was used in it (percent times seconds) and for how many seconds that is known. The bucket at the old
+end counts by the part of it that is still inside, so that averages go on smoothly and can be told
+in advance.
 
 Time in which nobody looked (the service or the agent was away) counts as all used: nothing is ended
-for what was not seen. A metric that is not known while others are is left out of its own average;
-where that is more than half of the window, the average is not known.
+for what was not seen. A metric that is not known while others are is left out of its own average.
+One that was seen for less than half of the window has no average.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import floor, inf
 
 BUCKETS = 40
 FULL = 100.0  # percent: what time counts as in which nobody looked
+HAIR = 1e-6  # seconds, and percent: what sums of floats may differ by
 NEWER = 0.4  # how much the newest step counts in the present level
 
 Values = tuple[float | None, ...]  # percent by metric, in the window's order; None: not known
+Span = tuple[float, float]  # of time: from, until
 
 
 class Window:
     """The use of one session over the last `seconds`. Times are seconds of one clock that only
-    goes forward; nothing before `since` is counted."""
+    goes forward; nothing before `since` is counted. What is asked about now is best asked at the
+    end of the newest step: what is after it was not seen."""
 
-    __slots__ = ("_known", "_level", "_newest", "_seen", "_used", "metrics", "seconds", "since")
+    __slots__ = ("_known", "_level", "_newest", "_seen", "_told", "_used",
+                 "full_at", "metrics", "seconds", "since", "span")  # fmt: skip
 
     def __init__(self, metrics: Sequence[str], seconds: float, since: float) -> None:
         self.metrics = tuple(metrics)
-        self.seconds, self.since = float(seconds), since
+        self.seconds, self.since = float(seconds), float(since)
+        self.span = self.seconds / BUCKETS  # seconds of one bucket
+        self.full_at = self.since + self.seconds  # when a whole window was counted first
         zeros = bytes(8 * (BUCKETS + 1))  # the oldest is inside in part only
         self._seen = array("d", zeros)
         self._used = [array("d", zeros) for _ in self.metrics]
         self._known = [array("d", zeros) for _ in self.metrics]
-        self._newest = self._number(since)
+        self._newest = 0  # the number of the newest bucket; the first begins at `since`
+        self._told = self.since  # until when steps have told
         self._level: list[float | None] = [None] * len(self.metrics)
-
-    @property
-    def span(self) -> float:
-        """Seconds of one bucket."""
-        return self.seconds / BUCKETS
-
-    @property
-    def full_at(self) -> float:
-        """When a whole window has been counted for the first time."""
-        return self.since + self.seconds
 
     @property
     def level(self) -> Values:
@@ -53,16 +54,19 @@ class Window:
         return tuple(self._level)
 
     def add(self, began: float, ended: float, values: Sequence[float | None]) -> None:
-        """What was used from `began` to `ended`: percent by metric, in the window's order."""
-        at = max(began, self.since, ended - self.seconds)
+        """What was used from `began` to `ended`: percent by metric, in the window's order. Steps
+        come in the order of time; what an earlier one has told is not counted again."""
+        at = max(began, self._told, ended - self.seconds)
         if ended <= at:
             return
-        self._move_to(self._number(ended))
-        for number in range(self._number(at), self._number(ended) + 1):
-            until = min(ended, (number + 1) * self.span)
+        first, last = self._number(at), self._number(ended)
+        self._move_to(last)
+        for number in range(first, last + 1):
+            until = ended if number == last else self.since + (number + 1) * self.span
             if until > at:
                 self._put(number, until - at, values)
                 at = until
+        self._told = ended
         for index, value in enumerate(values):
             before = self._level[index]
             if before is not None and value is not None:
@@ -70,27 +74,41 @@ class Window:
             self._level[index] = value
 
     def averages(self, now: float) -> Values:
-        """The averages over the window that ends now; of what there is of it while it is young."""
-        return self._sums(now).averages()
+        """The averages over the window that ends now, of what there is of it while it is young;
+        None where less than half is known."""
+        sums = self._sums(self._not_before(now))
+        return tuple(
+            (used + FULL * sums.unseen) / (known + sums.unseen)
+            if known > 0 and known >= sums.half
+            else None
+            for used, known in zip(sums.used, sums.known, strict=True)
+        )
 
-    def ahead(self, now: float) -> Iterator[tuple[float, Values]]:
-        """The averages now, and at each time at which a bucket will have left the window, if the
-        present level goes on. Between two of these times they change about evenly."""
-        sums = self._sums(now)
-        yield now, sums.averages()
-        at, first = now, self._number(now - self.seconds)
-        for number in range(first, self._number(now) + 1):
-            leaves = (number + 1) * self.span + self.seconds
-            if leaves <= at:
-                continue
-            part = (leaves - now) / self.span if number == first else 1.0
-            self._take_away(sums, number, min(1.0, part), now)
-            sums.go_on(leaves - at, self._level)
-            at = leaves
-            yield at, sums.averages()
+    def below(self, now: float, limits: Sequence[float]) -> Iterator[list[Span]]:
+        """By metric the spans of time, from now on, in which its average over a whole window will
+        be below its limit, if the present level goes on."""
+        now = self._not_before(now)
+        sums, lines = self._sums(now), _Lines(self, now)
+        unseen = [self._unseen(one, now) for one in lines.numbers] if sums.unseen > HAIR else None
+        for level, limit, *of in zip(
+            self._level, limits, self._used, self._known, sums.used, sums.known, strict=True
+        ):
+            # Percent times seconds above the limit: what is in each bucket, and in all of them.
+            used, known = lines.in_order(of[0]), lines.in_order(of[1])
+            over = [u - limit * k for u, k in zip(used, known, strict=True)]
+            above = of[2] - limit * of[3]
+            if unseen is not None:
+                over = [o + (FULL - limit) * u for o, u in zip(over, unseen, strict=True)]
+                above += (FULL - limit) * sums.unseen
+            spans = lines.negative(above, over, 0.0 if level is None else level - limit)
+            if spans and (level is None or of[3] < self.seconds / 2):
+                lacking = self.seconds / 2 - HAIR - of[3]
+                more = 0.0 if level is None else -1.0
+                spans = common(spans, lines.negative(lacking, [-k for k in known], more))
+            yield spans
 
     def _number(self, at: float) -> int:
-        return int(at // self.span)
+        return floor((at - self.since) / self.span)
 
     def _place(self, number: int) -> int | None:
         """Where a bucket is; None for one that is not kept."""
@@ -109,10 +127,6 @@ class Window:
         place = self._place(number)
         if place is None:
             return
-        # No more than there is time: two steps that tell of the same seconds are not both counted.
-        seconds = min(seconds, self.span - self._seen[place])
-        if seconds <= 0:
-            return
         self._seen[place] += seconds
         for used, known, value in zip(self._used, self._known, values, strict=True):
             if value is not None:
@@ -122,63 +136,93 @@ class Window:
     def _unseen(self, number: int, now: float) -> float:
         """Seconds of a bucket in which nobody looked."""
         place = self._place(number)
-        begins = max(number * self.span, self.since)
-        passed = max(0.0, min((number + 1) * self.span, now) - begins)
+        passed = min(self.span, now - self.since - number * self.span)
         return max(0.0, passed - (self._seen[place] if place is not None else 0.0))
 
+    def _not_before(self, now: float) -> float:
+        """Now, or when somebody told or asked last: what is older is not kept."""
+        return max(now, self._told, self.since + self._newest * self.span)
+
     def _sums(self, now: float) -> _Sums:
-        start = now - self.seconds
         self._move_to(self._number(now))
-        first = self._number(start)
-        part = 1.0 - (start / self.span - first)  # of the oldest bucket that is inside
-        numbers = range(first + 1, self._number(now) + 1)
-        if start < self.since:
-            unseen = sum(self._unseen(number, now) for number in numbers)
-        else:  # shorter, and the same
-            oldest = self._place(first)
-            inside = sum(self._seen) - (self._seen[oldest] if oldest is not None else 0.0)
-            unseen = max(0.0, now - (first + 1) * self.span - inside)
+        last, age = self._newest, now - self.since
+        first = last - BUCKETS
         used, known = [sum(one) for one in self._used], [sum(one) for one in self._known]
-        sums = _Sums(used, known, unseen, now - self.since, self.seconds)
-        # All that is kept is summed up already; of the oldest only its part is to be left.
-        sums.unseen += self._unseen(first, now)
-        self._take_away(sums, first, 1.0 - part, now)
-        return sums
-
-    def _take_away(self, sums: _Sums, number: int, part: float, now: float) -> None:
-        place = self._place(number)
-        sums.unseen -= part * self._unseen(number, now)
-        if place is not None:
+        inside, begins = sum(self._seen), 0.0
+        if first >= 0:  # of the oldest only its part is inside
+            begins = age - self.seconds
+            place, part = first % len(self._seen), age / self.span - last
+            inside -= part * self._seen[place]
             for index in range(len(self.metrics)):
-                sums.used[index] -= part * self._used[index][place]
-                sums.known[index] -= part * self._known[index][place]
+                used[index] -= part * self._used[index][place]
+                known[index] -= part * self._known[index][place]
+        return _Sums(
+            used, known, max(0.0, age - begins - inside), min(age, self.seconds) / 2 - HAIR
+        )
 
 
+@dataclass(frozen=True)
 class _Sums:
-    """What is in a window: percent times seconds, seconds known, seconds in which nobody looked."""
+    """What is in a window: by metric percent times seconds, and seconds known; seconds in which
+    nobody looked; and how many must be known."""
 
-    __slots__ = ("known", "seconds", "unseen", "used", "window")
+    used: list[float]
+    known: list[float]
+    unseen: float
+    half: float
 
-    def __init__(
-        self, used: list[float], known: list[float], unseen: float, age: float, window: float
-    ) -> None:
-        self.used, self.known, self.unseen = used, known, unseen
-        self.seconds, self.window = min(age, window), window
 
-    def go_on(self, seconds: float, level: Sequence[float | None]) -> None:
-        """So much longer at this level."""
-        self.seconds = min(self.seconds + seconds, self.window)
-        for index, value in enumerate(level):
-            if value is not None:
-                self.used[index] += value * seconds
-                self.known[index] += seconds
+class _Lines:
+    """How sums over a window go on, in straight lines from one bucket that leaves to the next."""
 
-    def averages(self) -> Values:
-        """By metric; None where more than half is not known."""
-        unseen = max(0.0, self.unseen)
-        found: list[float | None] = []
-        for used, known in zip(self.used, self.known, strict=True):
-            of = known + unseen
-            is_known = known > 0 and of >= self.seconds / 2
-            found.append(max(0.0, used + FULL * unseen) / of if is_known else None)
-        return tuple(found)
+    __slots__ = ("_first", "_last", "_part", "_start", "_wait", "_window", "numbers")
+
+    def __init__(self, window: Window, now: float) -> None:
+        first, last = max(0, window._newest - BUCKETS), window._newest
+        self.numbers, self._window = range(first, last + 1), window
+        self._start = max(now, window.full_at)  # nothing leaves before that
+        self._wait = self._start - now
+        self._first = max(0.0, self._at(1) - self._start)  # seconds that the oldest takes to leave
+        self._part = self._first / window.span
+        # As the newest leaves, what came to it after now does so, too.
+        self._last = (last + 1) * window.span - (now - window.since)
+
+    def in_order(self, values: array[float]) -> array[float]:
+        """Of all buckets that are in the window, the oldest first."""
+        place = self.numbers[0] % len(values)
+        return (values[place:] + values[:place])[: len(self.numbers)]
+
+    def negative(self, total: float, values: Sequence[float], gain: float) -> list[Span]:
+        """When a sum of which `values` leave, and to which `gain` comes in each second, is below
+        zero over a whole window; in the end it stays as it is."""
+        comes = gain * self._window.span
+        steps = [comes - value for value in values]
+        steps[0] = gain * self._first - values[0] * self._part
+        steps[-1] -= gain * self._last
+        sums = list(accumulate(steps, initial=total + gain * self._wait))
+        if min(sums) >= -HAIR:
+            return []
+        found: list[Span] = []
+        low = self._start if sums[0] < -HAIR else None
+        for place, (a, b) in enumerate(pairwise(sums)):
+            if (b < -HAIR) == (low is not None):
+                continue
+            at = self._at(place)
+            at += (a + HAIR) / (a - b) * (self._at(place + 1) - at)
+            if low is None:
+                low = at
+            else:
+                found.append((low, at))
+                low = None
+        return found if low is None else [*found, (low, inf)]
+
+    def _at(self, place: int) -> float:
+        """When so many buckets have left."""
+        leaves = self._window.full_at + (self.numbers[0] + place) * self._window.span
+        return max(self._start, leaves) if place else self._start
+
+
+def common(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """The spans in which both are."""
+    both = [(max(a, c), min(b, d)) for a, b in some for c, d in others]
+    return sorted((low, high) for low, high in both if low < high)

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from ..model.spec import SessionSpec
 from . import agents, apps, charts, queries, schemas
 from .auth import DELETE, READ, START
+from .idle import schemas as idle
 
 JSON = ("application/json",)
 
@@ -116,6 +117,14 @@ CALLS: tuple[Call, ...] = (
         "usage", "GET", f"{ONE}/usage",
         "What a session uses of what it was granted, now and since its start.",
         Who.OWNER, READ, query=queries.UsageQuery, reply=charts.SessionUsage,
+    ),
+    Call(
+        "idle", "GET", f"{ONE}/idle", "The idle checks of a session, and when it is ended.",
+        Who.OWNER, READ, reply=idle.IdleView, errors=(409,),
+    ),
+    Call(
+        "keep", "POST", f"{ONE}/idle", "Keeps a session that idle checks would end.",
+        Who.OWNER, START, body=idle.KeepBody, reply=idle.IdleView, errors=(409,),
     ),
     Call(
         "sessionApps", "GET", f"{ONE}/apps", "The apps of a session, and who may come to them.",
