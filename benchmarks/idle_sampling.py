@@ -12,6 +12,10 @@ With --json the last line is {"containers": ..., "core_fraction": ..., "round_cp
 
 from __future__ import annotations
 
+import sys
+
+sys.path.append(sys.path.pop(0))  # `queue.py` beside this must not be taken for Python's own
+
 import argparse
 import asyncio
 import json
