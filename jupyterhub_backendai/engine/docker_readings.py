@@ -135,6 +135,6 @@ def reading_of(said: Mapping[str, Any], at: float) -> Reading | None:
 
 
 def _disk(rows: list[dict[str, Any]] | None, direction: str) -> int | None:
-    if rows is None:
-        return None
+    if not rows:
+        return None  # nothing was read or written, or this kernel does not count: not told apart
     return sum(row["value"] for row in rows if str(row["op"]).lower() == direction)

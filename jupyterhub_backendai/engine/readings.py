@@ -119,7 +119,7 @@ class Files:
         dropped = _numbers(group / "memory.stat")[cache]
         return used - dropped if dropped < used else used
 
-    def _disk(self, place: Place) -> tuple[int, int]:
+    def _disk(self, place: Place) -> tuple[int, int] | None:
         """Bytes read and written, of all devices together."""
         if group := place.groups.get("blkio"):
             name = "blkio.throttle.io_service_bytes"
@@ -145,14 +145,17 @@ def net_bytes(text: str) -> tuple[int, int]:
     return came, went
 
 
-def _blkio(text: str) -> tuple[int, int]:
-    """`8:0 Read 4096`, a line for each device and direction."""
+def _blkio(text: str) -> tuple[int, int] | None:
+    """`8:0 Read 4096`, a line for each device and direction. None where no device is told: newer
+    kernels with version 1 count none before somebody sets a limit (blk-throttle, as of 6.18)."""
     sums = {"Read": 0, "Write": 0}
+    counted = False
     for line in text.splitlines():
         fields = line.split()
         if len(fields) == 3 and fields[1] in sums:
             sums[fields[1]] += int(fields[2])
-    return sums["Read"], sums["Write"]
+            counted = True
+    return (sums["Read"], sums["Write"]) if counted else None
 
 
 def _io_stat(text: str) -> tuple[int, int]:

@@ -166,6 +166,13 @@ def test_memory_that_is_all_cache_and_disks_that_did_nothing(machine: Machine) -
     assert values(machine.read())[1:4] == (1000, 0, 0)
 
 
+def test_a_kernel_that_counts_no_disks(machine: Machine) -> None:
+    machine.version_1(f"/docker/{ID}")
+    name = "blkio.throttle.io_service_bytes_recursive"
+    (machine.groups / "blkio" / "docker" / ID / name).write_text("Total 0\n")
+    assert values(machine.read()) == (*WHOLE[:2], None, None, *WHOLE[4:])
+
+
 def test_interfaces_that_are_not_its_own_or_odd(machine: Machine) -> None:
     machine.version_2(f"/docker/{ID}")
     files = Files(machine.proc)
