@@ -29,7 +29,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 30) -> Any:
+def wait_for(what: Callable[[], Any], seconds: float = 120) -> Any:
     until = time.monotonic() + seconds
     while True:
         found = what()
@@ -114,7 +114,7 @@ class Server:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(30)
+                self.process.wait(120)
             finally:
                 self.process.kill()
 

@@ -35,6 +35,11 @@ from .test_session_hub import KINDS
 SIGNED_IN = {"Authorization": f"token {TOKEN}"}
 
 
+def socket_of(url: str) -> HTTPRequest:
+    """For a websocket; a kernel may take its time to start."""
+    return HTTPRequest(url, headers=SIGNED_IN, connect_timeout=200, request_timeout=200)
+
+
 class Moments(NamedTuple):
     """In seconds since the server's start."""
 
@@ -90,7 +95,7 @@ def ask(server: Server, path: str, method: str = "GET", **how: Any) -> requests.
     """A signed-in request to Jupyter's own server."""
     how["headers"] = {**SIGNED_IN, **how.pop("headers", {})}
     url = f"http://127.0.0.1:{server.port}{BASE}{path}"
-    return requests.request(method, url, timeout=60, allow_redirects=False, **how)
+    return requests.request(method, url, timeout=200, allow_redirects=False, **how)
 
 
 def judged(server: Server, do: Callable[[], requests.Response]) -> str:
@@ -189,7 +194,7 @@ async def talk(server: Server, protocol: str | None) -> AsyncIterator[Talk]:
     kernel = ask(server, "api/kernels", "POST", json={"name": "demo"}).json()["id"]
     url = f"ws://127.0.0.1:{server.port}{BASE}api/kernels/{kernel}/channels?session_id=me"
     offered = [protocol] if protocol else None
-    link = await websocket_connect(HTTPRequest(url, headers=SIGNED_IN), subprotocols=offered)
+    link = await websocket_connect(socket_of(url), subprotocols=offered)
     assert link.selected_subprotocol == protocol
     try:
         yield Talk(link, protocol)
@@ -228,7 +233,7 @@ async def test_to_type_is_use_and_what_a_shell_writes_is_not(server: Server, our
     else:
         shell = ask(server, "api/terminals", "POST", json={}).json()["name"]
         url = f"ws://127.0.0.1:{server.port}{BASE}terminals/websocket/{shell}"
-    link = await websocket_connect(HTTPRequest(url, headers=SIGNED_IN))
+    link = await websocket_connect(socket_of(url))
     text = ""
 
     async def sees(what: str) -> None:
@@ -264,9 +269,7 @@ async def test_to_type_is_use_and_what_a_shell_writes_is_not(server: Server, our
 
 
 async def test_messages_to_an_app_are_use_and_pings_are_not(server: Server) -> None:
-    link = await websocket_connect(
-        HTTPRequest(server.url("app/demo/talk", "ws"), headers=SIGNED_IN)
-    )
+    link = await websocket_connect(socket_of(server.url("app/demo/talk", "ws")))
     before = moments(server)
     for _ in range(3):
         link.protocol.write_ping(b"alive")  # type: ignore[union-attr]
@@ -321,4 +324,4 @@ def url_of(server: Server, path: str) -> str:
 
 
 def ask_as(server: Server, path: str, headers: dict) -> requests.Response:
-    return requests.get(url_of(server, path), headers=headers, timeout=60, allow_redirects=False)
+    return requests.get(url_of(server, path), headers=headers, timeout=200, allow_redirects=False)

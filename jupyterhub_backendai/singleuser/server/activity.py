@@ -1,4 +1,4 @@
-"""When this server was last used, as its idle checks and the Hub see it.
+"""When this server was last used, as the Hub sees it; what idle checks see is in `watching`.
 
 What a client sends counts; what only keeps a connection alive does not:
 
