@@ -23,6 +23,7 @@ from .calls.events import EventsHandler, stream_places
 from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
+from .calls.metrics import MetricsHandler
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .calls.usage import UsageHandler
@@ -31,6 +32,7 @@ from .feed import Feed
 from .hub import HubClient
 from .launching import Once
 from .life import Life
+from .metrics.book import Metrics
 from .pages.admin import AdminPage
 from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
@@ -56,6 +58,7 @@ IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
     "health": HealthHandler,
     "api/openapi.json": SchemaHandler,
+    "metrics": MetricsHandler,
     "api/options": OptionsHandler,
     "api/estimate": EstimateHandler,
     "api/sessions": SessionsHandler,
@@ -101,6 +104,7 @@ class Service:
         self.shell = Shell(self.hub_auth, look(config))
         self.estimates = Estimates()
         self.usages = Usages()
+        self.metrics = Metrics()
         self.feed = Feed()
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()

@@ -15,7 +15,7 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler, stream_
 from ..model.errors import FieldError, Kind, RequestError, shown
 from ..site.runtime import Site
 from ..store import Changed, NotFound, Unavailable
-from .auth import Caller
+from .auth import METRICS, Caller
 from .hub import HubRefused, HubUnavailable
 from .parts import NotReady
 from .queries import NoQuery
@@ -115,7 +115,8 @@ class Handler(HubOAuthenticated, RequestHandler):
         scope = self.call.scope
         if self.call.who is Who.ADMIN:
             if not caller.may_all(scope):
-                message = f"This is for admins: it takes the scope {scope} for everybody's servers."
+                whose = "" if scope == METRICS else " for everybody's servers"
+                message = f"This is for admins: it takes the scope {scope}{whose}."
                 raise Refused(403, "not_yours", message)
             return
         own = self.call.who is Who.OWN
@@ -242,6 +243,7 @@ class Handler(HubOAuthenticated, RequestHandler):
         """Whatever went wrong, in the one shape."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         status, errors = self._explained(error, status_code)
+        self.service.metrics.note_error(status, errors[0]["code"])
         self.set_status(status)
         if not self._reads_body:
             # The body was not read, so nothing more can come through this connection.
