@@ -27,6 +27,13 @@ from jupyterhub_backendai.model.catalog import (
     Version,
 )
 from jupyterhub_backendai.model.gpus import Enforcement, GpuRule, Unit
+from jupyterhub_backendai.model.idle import (
+    IdleMinimum,
+    IdleRules,
+    Keep,
+    Network,
+    Utilization,
+)
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
 from jupyterhub_backendai.model.steps import Step
@@ -53,6 +60,34 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "minimum": (f"the least that a session of it needs; {AMOUNTS}", "nothing"),
         "apps": "list of apps, or of their names (pages to open them come with a later version)",
         "command": ("what to run, as a list of words", "the image's own command"),
+        "idle_minimum": ("the least that idle checks may ask of its sessions", "nothing"),
+    },
+    IdleMinimum: {
+        "lifetime": ("the shortest lifetime", "as the checks say"),
+        "network": ("the shortest timeout of the network check", "as the checks say"),
+        "utilization": ("the shortest window of the utilization check", "as the checks say"),
+    },
+    IdleRules: {
+        "lifetime": ("how old a session may become", "no limit"),
+        "network": ("how long nobody may have used it; or a dict", "no limit"),
+        "utilization": ("how little it may use; a dict", "no limit"),
+    },
+    Network: {
+        "timeout": "how long nobody may have used it",
+        "grace": ("the time after its start in which it is not looked at", "none"),
+        "polling": "whether a page that only asks by itself is use",
+    },
+    Utilization: {
+        "window": "the time over which averages are taken",
+        "grace": ("the time after its start in which nothing is counted", "none"),
+        "operator": '`"and"`: all metrics have to be below their thresholds; `"or"`: any',
+        "thresholds": "percent of what was granted, by metric: `cpu`, `mem`, `gpu`, `gpu_mem`; "
+        "`None` leaves a metric out",
+    },
+    Keep: {
+        "each": ("how much longer at once, at most", '`"2h"`'),
+        "total": ("how much longer one session may be kept in all", '`"8h"`'),
+        "lifetime": "whether it may be kept beyond its lifetime, too",
     },
     Version: {
         "name": "what requests say",
@@ -110,6 +145,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "pieces arise that sessions of the usual sizes cannot use, for sites with fine shares",
         "per_session": (f"the most that one session may have; {AMOUNTS}", "no limit"),
         "choose_agent": "whether people may pick the machine, where their policy allows it too",
+        "idle": ("idle checks of sessions in it, as in `idle`, besides all others", "none"),
     },
     AgentEntry: {
         "name": "name of the machine, as people see it",
@@ -145,6 +181,11 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "max_priority": ("the highest that a request may say", "as `priority`"),
         "public_apps": "whether apps of their sessions may be opened to everybody",
         "preferred_port": "whether a certain port of `app_ports` may be asked for",
+        "idle": ("idle checks of the user's sessions, as in `idle`, besides all others", "none"),
+        "keep": (
+            "how long the user may keep a session that idle checks would end; `None`: not at all",
+            "2 hours at once, 8 hours in all",
+        ),
     },
     Quota: {
         "total": (f"all live sessions for the project together; {TOTAL}. More waits", "no limit"),
@@ -189,12 +230,18 @@ PARTS: dict[str, list[tuple[str, type[BaseModel]]]] = {
         ("An environment", Environment),
         ("A version", Version),
         ("An app", App),
+        ("What idle checks may ask at least", IdleMinimum),
     ],
     "presets": [("A preset", Preset)],
     "resource_groups": [("A resource group", ResourceGroup)],
     "agents": [("An agent", AgentEntry)],
     "gpus": [("A rule", GpuRule), ("A unit", Unit), ("What must be held", Enforcement)],
-    "default_policy": [("A policy", Policy)],
+    "default_policy": [("A policy", Policy), ("Keeping a session", Keep)],
+    "idle": [
+        ("All checks", IdleRules),
+        ("The network check", Network),
+        ("The utilization check", Utilization),
+    ],
     "project_quotas": [("A quota", Quota)],
 }
 
@@ -229,6 +276,7 @@ PHASES: dict[Phase, str] = {
     Phase.TERMINATE: "Its end.",
     Phase.CANCEL: "Its end before it had a container.",
     Phase.RECONCILE: "Something that had died was found and put right.",
+    Phase.KEEP: "Its owner keeps it, though idle checks would end it.",
 }
 STEPS: dict[Step, str] = {
     Step.LIMITS: "`schedule`: quotas and machines could hold it if nothing else ran.",

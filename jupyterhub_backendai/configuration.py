@@ -12,6 +12,7 @@ from traitlets import Bool, Dict, Integer, List, TraitError, Unicode
 from traitlets.config import Config, LoggingConfigurable
 
 from .configuration_apps import AppTraits, check_apps, read_ports
+from .configuration_idle import IdleTraits, check_idle, read_idle, read_warnings
 from .configuration_values import (
     check_group,
     check_policies,
@@ -27,13 +28,14 @@ from .engine.settings import CAPABILITIES
 from .model.catalog import Bytes, Catalog
 from .model.errors import ConfigurationError
 from .model.gpus import GpuRule
+from .model.idle import IdleRules
 from .model.policy import Policies
 from .store.database import Database
 
 LEAST_LOG = 1024**2  # bytes
 
 
-class BackendAI(AppTraits, WatchingTraits, LoggingConfigurable):
+class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
     """Compute sessions for JupyterHub: what the site offers, to whom, and where it runs."""
 
     environments = List(
@@ -407,6 +409,13 @@ class BackendAI(AppTraits, WatchingTraits, LoggingConfigurable):
         '`c.BackendAI.service_url = "http://127.0.0.1:9001"`.',
     ).tag(config=True)
 
+    usage_interval = Integer(
+        15,
+        min=1,
+        help="Look every so many seconds at what sessions use of what they were granted. Example: "
+        "`c.BackendAI.usage_interval = 5`.",
+    ).tag(config=True)
+
     sessions_first = Bool(
         True,
         help="Take people to their sessions after signing in, instead of to their server. "
@@ -442,6 +451,7 @@ class BackendAI(AppTraits, WatchingTraits, LoggingConfigurable):
     def check(self) -> None:
         """Reads everything once. Raises `ConfigurationError` for the first thing that is wrong."""
         check_policies(self.policies(), self.catalog())
+        check_idle(self, self.catalog(), self.policies(), self.usage_interval)
         self.agent_configs({})
         self.gpu_rules()
         self.log_bytes()
@@ -480,6 +490,14 @@ class BackendAI(AppTraits, WatchingTraits, LoggingConfigurable):
     def port_range(self) -> tuple[int, int] | None:
         """The first and the last of `app_ports`; None without any. Raises `ConfigurationError`."""
         return read_ports(self.app_ports)
+
+    def idle_rules(self) -> IdleRules:
+        """The idle checks of the whole site. Raises `ConfigurationError`."""
+        return read_idle(self)
+
+    def warnings(self) -> tuple[int, ...]:
+        """`idle_warnings` in seconds, the longest first. Raises `ConfigurationError`."""
+        return read_warnings(self)
 
     def log_bytes(self) -> int:
         """`log_max` in bytes. Raises `ConfigurationError`."""

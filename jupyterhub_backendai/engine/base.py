@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from ..model.slots import Slots
+from ..model.usage import Reading
 from .batch import Outcome
 from .logs import LogPart
 from .saved_logs import LogShelf
@@ -109,6 +110,13 @@ class Engine(ABC):
     @abstractmethod
     async def logs(self, agent: str, container: str, lines: int) -> str:
         """The last lines a container wrote, decoded with replacement."""
+
+    @abstractmethod
+    async def readings(self, agent: str, containers: Collection[str]) -> Mapping[str, Reading]:
+        """The counters of containers (ids) now, by id; one that does not run is left out.
+
+        Raises `AgentUnreachable`, `EngineError`.
+        """
 
     # ---- batch sessions; each call raises `ContainerGone`, `AgentUnreachable`, `EngineError` ----
 

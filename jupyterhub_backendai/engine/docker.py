@@ -8,7 +8,7 @@ import json
 import os
 import posixpath
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +25,7 @@ from docker.utils import kwargs_from_env, parse_repository_tag
 
 from .._within import within
 from ..model.slots import Slots
+from ..model.usage import Reading
 from . import docker_batch, docker_files, docker_logs, passwd
 from .base import (
     LABEL_HUB,
@@ -41,6 +42,7 @@ from .base import (
 from .batch import Outcome
 from .belongings import Belongings
 from .devices import cdi_of
+from .docker_readings import DockerReadings
 from .downloads import Downloads
 from .logs import LogPart
 from .saved_logs import LogShelf
@@ -87,6 +89,7 @@ class DockerHost:
         self.launching = asyncio.Lock()  # held while cores are chosen and the container is made
         self._client: docker.APIClient | None = None
         self.belongings = Belongings(hub_id)
+        self.readings = DockerReadings(self)
         self._listing: tuple[float, list[dict[str, Any]]] | None = None
         self._listing_task: asyncio.Task[list[dict[str, Any]]] | None = None
 
@@ -347,6 +350,9 @@ class DockerEngine(Engine):
                 return b""
 
         return (await self._call(agent, run)).decode("utf-8", "replace")
+
+    async def readings(self, agent: str, containers: Collection[str]) -> Mapping[str, Reading]:
+        return await self.host(agent).readings.read(containers)
 
     async def put_go(self, agent: str, container: str) -> None:
         await self._call(agent, partial(docker_batch.put_go, container=container))

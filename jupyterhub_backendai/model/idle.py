@@ -25,25 +25,26 @@ METRICS: tuple[Metric, ...] = ("cpu", "mem", "gpu", "gpu_mem")
 GPU_METRICS = frozenset({"gpu", "gpu_mem"})
 
 
-def _span(value: Any) -> Any:
+def _seconds(value: Any) -> Any:
     """A length of time as people write it, in seconds."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise ValueError('write a length of time, such as "30m", "2h" or "1d"')
     try:
-        seconds = parse_span(value if isinstance(value, str) else format(value, "f"))
+        return parse_span(format(value, "f") if isinstance(value, float) else str(value))
     except Problem as problem:
         raise ValueError(problem.message) from None
+
+
+def _span(value: Any) -> Any:
+    seconds = _seconds(value)
     if seconds <= 0:
         raise ValueError("it must be more than no time at all; leave it out to turn it off")
     return seconds
 
 
-def _span_or_none(value: Any) -> Any:
-    return 0 if value in (0, "0") and value is not False else _span(value)
-
-
 Span = Annotated[int, BeforeValidator(_span)]
-Grace = Annotated[int, BeforeValidator(_span_or_none)]
+Grace = Annotated[int, BeforeValidator(_seconds)]
+Threshold = Annotated[float, Field(gt=0, le=100, strict=True)]  # percent
 
 
 class Network(Model):
@@ -63,7 +64,7 @@ class Utilization(Model):
     window: Span
     grace: Grace = 0
     operator: Literal["and", "or"] = "and"
-    thresholds: Mapping[Metric, Annotated[float, Field(gt=0, le=100)] | None] = Field(min_length=1)
+    thresholds: Mapping[Metric, Threshold | None] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _asks_something(self) -> Utilization:

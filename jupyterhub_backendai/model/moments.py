@@ -84,6 +84,15 @@ def span_words(seconds: float) -> str:
     return f"1 {unit}" if number <= 1 else f"{number} {unit}s"
 
 
+def limit_words(seconds: float) -> str:
+    """A length of time that somebody chose, as exactly: `1 hour`, `90 minutes`, `20 seconds`."""
+    for unit, size in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
+        number, rest = divmod(round(seconds), size)
+        if number and not rest:
+            return f"1 {unit}" if number == 1 else f"{number} {unit}s"
+    return "no time"
+
+
 def _read(text: str) -> datetime | timedelta:
     match = _ISO.fullmatch(text.strip())
     if match is None:

@@ -54,6 +54,7 @@ class Phase(str, Enum):
     TERMINATE = "terminate"
     CANCEL = "cancel"
     RECONCILE = "reconcile"
+    KEEP = "keep"
 
 
 S = Status

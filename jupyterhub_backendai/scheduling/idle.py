@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from math import inf
 
 from ..model.idle import (
     GPU_METRICS,
@@ -18,9 +19,7 @@ from ..model.idle import (
     Keep,
     Utilization,
 )
-from .window import Values, Window
-
-HAIR = 1e-6  # seconds, and percent: what sums of floats may differ by
+from .window import HAIR, Values, Window
 
 
 class State(str, Enum):
@@ -52,7 +51,7 @@ class Check:
         return tuple(metric for metric, _ in self.thresholds)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Facts:
     """What is known of a session. `used`, `asked`: when a client used it last, and asked anything;
     both as of `heard`. None: never heard of. `kept_until`: its owner keeps it so long."""
@@ -148,13 +147,11 @@ def _network(check: Check, facts: Facts, now: float, stale: float) -> Verdict:
 
 def _utilization(check: Check, window: Window, now: float) -> Verdict:
     averages = window.averages(now)
-    if not _may_fall(check, averages, window.level):
-        state = (
-            State.UNKNOWN if _is_unknown(check, averages) and now >= window.full_at else State.USED
-        )
-        return Verdict(check, state, None, averages)
-    ends = below_at(check, window, now)
-    return Verdict(check, State.USED if ends is None else State.COUNTING, ends, averages)
+    ends = below_at(check, window, now) if _may_fall(check, averages, window.level) else None
+    if ends is not None:
+        return Verdict(check, State.COUNTING, ends, averages)
+    is_unknown = _is_unknown(check, averages) and now >= window.full_at
+    return Verdict(check, State.UNKNOWN if is_unknown else State.USED, None, averages)
 
 
 def _is_unknown(check: Check, averages: Values) -> bool:
@@ -165,7 +162,8 @@ def _is_unknown(check: Check, averages: Values) -> bool:
 def _may_fall(check: Check, averages: Values, level: Values) -> bool:
     """Whether it can come below its thresholds if it goes on as it does now."""
     each = [
-        average is not None and (now is None or now < limit or average < limit)
+        (average is not None and (now is None or average < limit))
+        or (now is not None and now < limit)
         for average, now, (_, limit) in zip(averages, level, check.thresholds, strict=True)
     ]
     return all(each) if check.operator == "and" else any(each)
@@ -174,36 +172,18 @@ def _may_fall(check: Check, averages: Values, level: Values) -> bool:
 def below_at(check: Check, window: Window, now: float) -> float | None:
     """When the averages are first below the thresholds over a whole window, if the present level
     goes on; None: never."""
-    before: tuple[float, Values] | None = None
+    before: Point | None = None
     for at, values in window.ahead(now):
-        if before is None:
-            if (
-                at >= window.full_at - HAIR
-                and _first(check, (at, values), (at, values)) is not None
-            ):
-                return at
-        elif at > window.full_at - HAIR:
-            start = _between(before, (at, values), max(before[0], window.full_at))
-            found = _first(check, start, (at, values))
-            if found is not None:
-                return found
+        if at < window.full_at - HAIR:
+            continue
+        found = _first(check, before or (at, values), (at, values))
+        if found is not None:
+            return found
         before = at, values
     return None
 
 
 Point = tuple[float, Values]
-
-
-def _between(first: Point, last: Point, at: float) -> Point:
-    """The values at a time between two."""
-    if at <= first[0] or last[0] <= first[0]:
-        return first
-    part = min(1.0, (at - first[0]) / (last[0] - first[0]))
-    values = tuple(
-        None if a is None or b is None else a + part * (b - a)
-        for a, b in zip(first[1], last[1], strict=True)
-    )
-    return at, values
 
 
 def _first(check: Check, first: Point, last: Point) -> float | None:
@@ -240,14 +220,14 @@ def earliest(verdicts: Iterable[Verdict]) -> Verdict | None:
 
 
 def is_due(verdict: Verdict, facts: Facts, now: float) -> bool:
-    """Whether a session is to be ended now. Of the network check the session must have been asked
-    since, so that nobody who came back a moment ago is taken for away."""
+    """Whether a session is to be ended now: what is known of it now must say so, too. Of the
+    network check the session must have been asked since it was due, so that nobody who came back
+    a moment ago is taken for away."""
     if verdict.ends_at is None or verdict.ends_at > now:
+        return False
+    ends = judge(verdict.check, facts, now, inf).ends_at
+    if ends is None or ends > now:
         return False
     if verdict.check.name != "network":
         return True
-    limit = verdict.check.limit
-    last = facts.asked if verdict.check.polling else facts.used
-    if facts.heard is None or last is None:
-        return False
-    return facts.heard >= max(last, facts.started + verdict.check.grace) + limit - HAIR
+    return facts.heard is not None and facts.heard >= ends - HAIR

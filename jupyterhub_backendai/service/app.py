@@ -14,12 +14,15 @@ from tornado.web import Application
 from traitlets.config import Config
 from traitlets.log import get_logger
 
+from ..model.status import Status
 from ..site.runtime import Site
+from ..store import Session
 from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.agents import AgentHandler, AgentsHandler
 from .calls.apps import AppHandler, AppsHandler, SessionAppsHandler
 from .calls.events import EventsHandler, stream_places
+from .calls.idle import IdleHandler, not_watched
 from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
@@ -30,6 +33,8 @@ from .calls.usage import UsageHandler
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
+from .idle.watch import Watch
+from .idle.watched import Watched
 from .launching import Once
 from .life import Life
 from .metrics.book import Metrics
@@ -38,6 +43,7 @@ from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
+from .pages.idle import KeepPage
 from .pages.launcher import LaunchPage, Turns
 from .pages.log import LogPage
 from .pages.notices import NoticesPage
@@ -45,14 +51,18 @@ from .pages.session import DetailPage
 from .pages.sessions import SessionsPage
 from .pages.shell import HUB_STATIC, Shell, look
 from .parts import Parts
+from .sampling import Sampling
+from .schemas import UsedPercent
 from .table import CALLS, calls_at
 from .usage import Usages
 from .ways.book import Book
 from .ways.public import PathVisit, public_path
 from .workers.batch import BatchWorker
+from .workers.idle import IdleWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
 from .workers.servers import ServersWorker
+from .workers.usage import UsageWorker
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
@@ -66,6 +76,7 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/history": HistoryHandler,
     "api/sessions/{id}/logs": LogsHandler,
     "api/sessions/{id}/usage": UsageHandler,
+    "api/sessions/{id}/idle": IdleHandler,
     "api/sessions/{id}/apps": SessionAppsHandler,
     "api/sessions/{id}/apps/{app}": AppHandler,
     "api/apps": AppsHandler,
@@ -84,6 +95,7 @@ PAGES: dict[str, type[Page]] = {
     "sessions/{id}": DetailPage,
     "launch": LaunchPage,
     "sessions/{id}/end": EndPage,
+    "sessions/{id}/keep": KeepPage,
     "sessions/{id}/history": HistoryListPage,
     "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,
@@ -105,11 +117,13 @@ class Service:
         self.estimates = Estimates()
         self.usages = Usages()
         self.metrics = Metrics()
+        self.sampling = Sampling(self.usages)
         self.feed = Feed()
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
         self.launchers, self.once = Turns(), Once()
         self.runner = Runner()
+        self.idle: IdleWorker | None = None  # while there is no site
         self._opening: asyncio.Task[None] | None = None
 
     def application(self) -> Application:
@@ -146,17 +160,38 @@ class Service:
 
     async def _open(self) -> None:
         site = await self.parts.open()
+        self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
+        self.sampling.listeners.append(self.idle.add)
         self.runner.start(self.workers(site))
+
+    async def idle_of(self, session: Session) -> tuple[Watch, Watched]:
+        """A session as idle checks see it. Raises `Refused` for one that they do not."""
+        watch = None if self.idle is None else self.idle.watch
+        if watch is not None and session.status is Status.RUNNING:
+            if session.id not in watch.sessions:
+                await watch.follow()  # it has begun to run since
+            if (watched := watch.sessions.get(session.id)) is not None:
+                watch.judge(watched)
+                return watch, watched
+        raise not_watched(session)
 
     def workers(self, site: Site) -> dict[str, Work]:
         """All that runs beside the answers, by name."""
+        assert self.idle is not None
         return {
+            "idle": self.idle.run,
             "events": lambda: self.feed.run(site),
             "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,
             "batch": BatchWorker(site, self.hub).run,
             "servers": ServersWorker(site, self.hub).run,
+            "usage": UsageWorker(site, self.sampling).run,
         }
+
+    def used(self, session_id: str) -> UsedPercent | None:
+        """What a session uses now of what it has, as it was sampled last."""
+        found = self.sampling.used(session_id)
+        return None if found is None else UsedPercent(**found)
 
     async def stop(self) -> None:
         """Ends all that was begun."""

@@ -135,6 +135,14 @@ class LogQuery(Part):
     download: Literal["0", "1"] = Field(default="0", description="`1`: as a file.")
 
 
+class UsageQuery(Part):
+    """From when on a series is told."""
+
+    since: Moment | None = Field(
+        default=None, description="Without it, since the session started. Older steps are coarser."
+    )
+
+
 class OptionsQuery(Part):
     """Who is to choose."""
 

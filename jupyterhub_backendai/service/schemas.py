@@ -78,6 +78,15 @@ class Amounts(Part):
     mig_profile: str | None = Field(description="Which MIG devices.")
 
 
+class UsedPercent(Part):
+    """What a session uses now, in percent of what it was granted; null: not known."""
+
+    cpu: int | None
+    mem: int | None
+    gpu: int | None = Field(description="Of the time that its GPUs were busy.")
+    gpu_mem: int | None
+
+
 class SessionRow(Part):
     """A session in a list."""
 
@@ -110,10 +119,14 @@ class SessionRow(Part):
         "not with the place in line, the reason for a wait, or the result of the command."
     )
 
+    usage: UsedPercent | None = Field(
+        description="Null where it is not known, and always in events."
+    )
+
     @classmethod
-    def of(cls, session: Session) -> SessionRow:
-        """The row of a session."""
-        return cls(**_row(session))
+    def of(cls, session: Session, used: UsedPercent | None = None) -> SessionRow:
+        """The row of a session, and what it uses."""
+        return cls(**_row(session), usage=used)
 
 
 class KernelRow(Part):
@@ -233,9 +246,10 @@ class SessionDetail(SessionRow):
         *,
         readable: bool,
         granted: Sequence[Granted] = (),
+        used: UsedPercent | None = None,
     ) -> SessionDetail:
         """A session with what belongs to it; unless it is `readable`, without what it was told to
-        do. `granted`: what it has of which GPUs."""
+        do. `granted`: what it has of which GPUs; `used`: what it uses of all that it has."""
         request = session.request
         asked = session.asked if readable else None
         batch = None
@@ -247,6 +261,7 @@ class SessionDetail(SessionRow):
             )
         return cls(
             **_row(session),
+            usage=used,
             preset=request.preset,
             gpus=[GrantedRow.of(part) for part in granted],
             mounts=[

@@ -11,8 +11,9 @@ from enum import Enum
 from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
-from . import agents, apps, queries, schemas, usage
+from . import agents, apps, charts, queries, schemas
 from .auth import DELETE, METRICS, READ, START
+from .idle import schemas as idle
 
 JSON = ("application/json",)
 
@@ -117,8 +118,17 @@ CALLS: tuple[Call, ...] = (
         media=("text/plain", "application/x-ndjson"), errors=(409, 429),
     ),
     Call(
-        "usage", "GET", f"{ONE}/usage", "What a session uses of its GPUs now.", Who.OWNER, READ,
-        reply=usage.SessionUsage,
+        "usage", "GET", f"{ONE}/usage",
+        "What a session uses of what it was granted, now and since its start.",
+        Who.OWNER, READ, query=queries.UsageQuery, reply=charts.SessionUsage,
+    ),
+    Call(
+        "idle", "GET", f"{ONE}/idle", "The idle checks of a session, and when it is ended.",
+        Who.OWNER, READ, reply=idle.IdleView, errors=(409,),
+    ),
+    Call(
+        "keep", "POST", f"{ONE}/idle", "Keeps a session that idle checks would end.",
+        Who.OWNER, START, body=idle.KeepBody, reply=idle.IdleView, errors=(409,),
     ),
     Call(
         "sessionApps", "GET", f"{ONE}/apps", "The apps of a session, and who may come to them.",

@@ -1,4 +1,5 @@
-"""How much sessions use of their GPUs now, as NVIDIA's driver says. What is not known is null."""
+"""How much sessions use of their GPUs now, as NVIDIA's driver says, for all who ask. What is not
+known is null."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ class GpuUse(Part):
     )
 
 
-class SessionUsage(Part):
-    """What a session uses now."""
+class GpuUsage(Part):
+    """What a session uses of its GPUs now."""
 
     gpus: list[GpuUse]
     reason: str | None = Field(description="Why something is not known; null where all is.")
@@ -47,15 +48,17 @@ class SessionUsage(Part):
 
 class Usages:
     """Readings of the driver, one for all who ask at about the same time: each covers the samples
-    since the one before."""
+    since the one before. While sessions are sampled `every` so many seconds, those readings are
+    for everybody: one in between would take its samples from the next."""
 
     def __init__(self) -> None:
+        self.every: float | None = None
         self._last: tuple[float, datetime, Usage] | None = None
         self._reading: asyncio.Task[tuple[float, datetime, Usage]] | None = None
 
     async def of(
         self, site: Site, session: Session, kernels: Sequence[Kernel], granted: Sequence[Granted]
-    ) -> SessionUsage:
+    ) -> GpuUsage:
         """What a session uses now of the GPUs that it was granted."""
         container = next((one.container_id for one in kernels if one.container_id), None)
         if not granted:
@@ -63,7 +66,7 @@ class Usages:
         if session.status is not Status.RUNNING or container is None:
             return _nothing(NOT_RUNNING)
         if all(one.simulated for one in granted):
-            return SessionUsage(
+            return GpuUsage(
                 gpus=[_use(one, None, None) for one in granted], reason=SIMULATED, sampled_at=None
             )
         _, at, usage = await self._look(site)
@@ -74,10 +77,15 @@ class Usages:
         ]
         unknown = any(one.memory_used is None or one.busy is None for one in gpus)
         reason = (usage.absence.reason if usage.absence else UNKNOWN) if unknown else None
-        return SessionUsage(gpus=gpus, reason=reason, sampled_at=at)
+        return GpuUsage(gpus=gpus, reason=reason, sampled_at=at)
+
+    async def read(self, site: Site) -> Usage:
+        """A reading of now, which is that of all who ask soon."""
+        return (await self._read(site))[2]
 
     async def _look(self, site: Site) -> tuple[float, datetime, Usage]:
-        if self._last is not None and time.monotonic() - self._last[0] < SAME:
+        good = SAME if self.every is None else 2 * self.every + SAME
+        if self._last is not None and time.monotonic() - self._last[0] < good:
             return self._last
         if self._reading is None or self._reading.done():
             self._reading = asyncio.ensure_future(self._read(site))
@@ -96,5 +104,5 @@ def _use(granted: Granted, memory: int | None, busy: int | None) -> GpuUse:
     )  # fmt: skip
 
 
-def _nothing(reason: str) -> SessionUsage:
-    return SessionUsage(gpus=[], reason=reason, sampled_at=None)
+def _nothing(reason: str) -> GpuUsage:
+    return GpuUsage(gpus=[], reason=reason, sampled_at=None)

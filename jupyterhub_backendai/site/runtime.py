@@ -31,6 +31,7 @@ from .clock import utcnow
 from .folders import FolderShelf
 from .gpu_host import SiteGpus
 from .hub_servers import HubServers
+from .idle import IdleSettings
 from .looks import Looks
 from .queue import Queue
 from .reconcile import Reconciler
@@ -100,6 +101,7 @@ class Site:
         self.shelf = LogShelf(configuration.log_directory, self.settings.log_max)
         self.folders = FolderShelf(self)
         self.looks = Looks(self)
+        self.idle = IdleSettings(self)
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)
         self.cleanups = Cleanups(self)

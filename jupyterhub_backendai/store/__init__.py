@@ -6,6 +6,7 @@ Everything here is synchronous and thread-safe; callers on an event loop run it 
 from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
+from .idle import ClockRecord, IdleRecord
 from .launches import Launch
 from .outlook import Ahead
 from .queries import Filter, Order
@@ -15,6 +16,7 @@ from .records import (
     HistoryEntry,
     Kernel,
     OpenWay,
+    RunningContainer,
     Session,
     SessionResult,
     SubStep,
@@ -30,10 +32,12 @@ __all__ = [
     "Ahead",
     "Change",
     "Changed",
+    "ClockRecord",
     "Filter",
     "HistoryEntry",
     "HistoryFilter",
     "HistoryOrder",
+    "IdleRecord",
     "Kernel",
     "Launch",
     "NewPriority",
@@ -41,6 +45,7 @@ __all__ = [
     "OpenWay",
     "Order",
     "Pool",
+    "RunningContainer",
     "Session",
     "SessionResult",
     "Store",

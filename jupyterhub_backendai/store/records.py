@@ -25,6 +25,18 @@ class SessionResult(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class RunningContainer:
+    """The main container of a session that runs, and what it was granted: thousandths of cores,
+    bytes."""
+
+    session_id: str
+    agent: str
+    container: str
+    cpu: int
+    mem: int
+
+
+@dataclass(frozen=True, slots=True)
 class Session:
     """One session as its row is.
 

@@ -19,6 +19,7 @@ from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Holding, Snapshot
 from . import agents, forgetting, history, kernels, passes, queries, retries, sessions
 from .history import Outcome
+from .idle_calls import IdleCalls
 from .queries import Filter, Order
 from .records import (
     AgentReport,
@@ -32,13 +33,14 @@ from .records import (
 )
 from .service_calls import ServiceCalls
 from .sessions import NewPriority, Submission
+from .usage_calls import UsageCalls
 from .way_calls import WayCalls
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Store(ServiceCalls, WayCalls):
+class Store(ServiceCalls, UsageCalls, WayCalls, IdleCalls):
     """The one source of truth. Thread-safe; several processes may each have one.
 
     Every call is one transaction, and what it returns does not change later. Every call may raise

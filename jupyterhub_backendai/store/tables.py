@@ -183,7 +183,7 @@ class Base(DeclarativeBase):
 
 # SQLite counts up by itself only in a column of exactly the type INTEGER.
 _Serial = BigInteger().with_variant(Integer(), "sqlite")
-_SESSION = "sessions.id"
+SESSION_ID = "sessions.id"
 
 
 class SessionRow(Base):
@@ -249,7 +249,7 @@ class KernelRow(Base):
     __tablename__ = "kernels"
 
     session_id: Mapped[str] = mapped_column(
-        ForeignKey(_SESSION, ondelete="CASCADE"), primary_key=True
+        ForeignKey(SESSION_ID, ondelete="CASCADE"), primary_key=True
     )
     name: Mapped[str] = mapped_column(String(32), primary_key=True)
     role: Mapped[str] = mapped_column(String(16), default="main")
@@ -272,7 +272,7 @@ class AllocationRow(Base):
     __tablename__ = "allocations"
 
     id: Mapped[int] = mapped_column(_Serial, primary_key=True, autoincrement=True)
-    session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
+    session_id: Mapped[str] = mapped_column(ForeignKey(SESSION_ID, ondelete="CASCADE"))
     kernel: Mapped[str] = mapped_column(String(32))
     agent: Mapped[str] = mapped_column(String(255))
     cpu: Mapped[int] = mapped_column(BigInteger)
@@ -298,7 +298,7 @@ class HistoryRow(Base):
     __tablename__ = "history"
 
     id: Mapped[int] = mapped_column(_Serial, primary_key=True, autoincrement=True)
-    session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
+    session_id: Mapped[str] = mapped_column(ForeignKey(SESSION_ID, ondelete="CASCADE"))
     phase: Mapped[str] = mapped_column(String(64))
     from_status: Mapped[str | None] = mapped_column(String(16))
     to_status: Mapped[str | None] = mapped_column(String(16))
@@ -319,10 +319,10 @@ class DependencyRow(Base):
     __tablename__ = "dependencies"
 
     session_id: Mapped[str] = mapped_column(
-        ForeignKey(_SESSION, ondelete="CASCADE"), primary_key=True
+        ForeignKey(SESSION_ID, ondelete="CASCADE"), primary_key=True
     )
     depends_on: Mapped[str] = mapped_column(
-        ForeignKey(_SESSION, ondelete="CASCADE"), primary_key=True
+        ForeignKey(SESSION_ID, ondelete="CASCADE"), primary_key=True
     )
 
     __table_args__ = (Index(None, "depends_on"),)
@@ -388,7 +388,7 @@ class WayRow(Base):
     __tablename__ = "ways"
 
     id: Mapped[str] = mapped_column(String(26), primary_key=True)
-    session_id: Mapped[str] = mapped_column(ForeignKey(_SESSION, ondelete="CASCADE"))
+    session_id: Mapped[str] = mapped_column(ForeignKey(SESSION_ID, ondelete="CASCADE"))
     app: Mapped[str] = mapped_column(String(255))
     kind: Mapped[str] = mapped_column(String(16))
     protocol: Mapped[str] = mapped_column(String(16))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,6 +22,7 @@ from jupyterhub_backendai.engine.docker import AgentConfig
 from jupyterhub_backendai.engine.logs import LogPart
 from jupyterhub_backendai.engine.saved_logs import LogShelf
 from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.model.usage import Reading
 from jupyterhub_backendai.site.clock import utcnow
 
 from .virtual import Killed, Process, current, pause
@@ -189,6 +190,9 @@ class StubEngine(Engine):
             ]  # fmt: skip
 
         return list(await self.world.on(agent, listed))
+
+    async def readings(self, agent: str, containers: Collection[str]) -> Mapping[str, Reading]:
+        return {}
 
     async def create(self, agent: str, session: str, job: Job | None) -> str:
         """A container with its volume; it does not run yet."""

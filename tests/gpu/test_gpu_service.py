@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from jupyterhub_backendai.gpu.machine import Gpus
 from jupyterhub_backendai.model.gpus import GpuDevice
 from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.model.usage import Reading
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import AgentReport
 
@@ -112,9 +114,9 @@ async def test_who_has_none_and_who_does_not_run(service: Running) -> None:
     plain = await launch(service, "alice", {})
     site = service.service.parts.site
     site.store.run_pass(site.policies, site.catalog, utcnow())
-    assert await usage(service, str(plain["id"])) == {
-        "gpus": [], "reason": "It has no GPU.", "sampled_at": None,
-    }  # fmt: skip
+    none = await usage(service, str(plain["id"]))
+    assert (none["gpus"], none["reason"], none["sampled_at"]) == ([], "It has no GPU.", None)
+    assert (none["has"]["gpu"], none["has"]["gpu_mem"], none["now"]) == (False, None, None)
     assert (await usage(service, str(waits["id"])))["reason"] == "It does not run."
 
 
@@ -134,3 +136,36 @@ async def test_the_panel_says_it(service: Running, fake: Fake, proc: Proc) -> No
     assert "1 FGPU of NVIDIA L40S (GPU-00000000…)" in page
     part = (await service.call("GET", f"sessions/{id}?part=gpus", "alice")).json
     assert "8.38 GB of 9 GB of GPU memory, busy 37 % of the time" in part
+
+
+async def test_what_is_sampled_of_it(
+    service: Running, fake: Fake, proc: Proc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await started_by(service, "alice")
+    for pid in (1111, 2222, 3333):
+        proc.add(pid, "0::/\n")
+    proc.add(1111, f"0::/system.slice/docker-{CONTAINER}.scope\n")
+    fake.change("process 3333 unknown\n", "")
+    at, began = iter(range(0, 200, 20)), time.monotonic() - 200
+
+    async def readings(agent: str, containers: object) -> dict[str, Reading]:
+        return {CONTAINER: Reading(began + next(at), "1", 1.0)}
+
+    site, sampling = service.service.parts.site, service.service.sampling
+    monkeypatch.setattr(site.engine, "readings", readings)
+    await sampling.once(site)
+    fake.change("sample 1111", "sample 1111 9000000000 60\nsample 1111")
+    (step,) = await sampling.once(site)
+    assert (step.gpu, step.gpu_mem) == (60, 5_000_000_000)
+    told = await usage(service, id)
+    assert told["has"]["gpu"] is True
+    assert told["has"]["gpu_mem"] == 9216 * MIB
+    assert (told["now"]["gpu"], told["peak"]["gpu_mem"]) == (60, 5_000_000_000)
+    used = (await service.call("GET", "api/sessions", "alice")).json["items"][0]["usage"]
+    assert (used["gpu"], used["gpu_mem"]) == (60, round(100 * 5e9 / (9216 * MIB)))
+    # What the driver does not tell is not known; no sample is not idleness either.
+    (step,) = await sampling.once(site)
+    assert (step.gpu, step.gpu_mem) == (None, 5_000_000_000)
+    fake.set(TWO_GPUS, "fail * DriverNotLoaded")
+    (step,) = await sampling.once(site)
+    assert (step.gpu, step.gpu_mem, step.cpu) == (None, None, 0)

@@ -37,6 +37,7 @@ BACKEND = {
     ],
     "presets": [{"name": "small", "cpu": 1, "mem": "1g"}],
     "agents": [{"name": "local", "base_url": "unix:///nobody/answers.sock"}],
+    "idle": {"network": "30d"},
 }
 
 

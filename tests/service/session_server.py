@@ -27,12 +27,14 @@ def item(name: str, port: int | None, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class SessionServer:
-    """Below `/user/<owner>/<server>/backendai/`: `apps`, `open/{app}`, `tunnel/{app}`."""
+    """Below `/user/<owner>/<server>/backendai/`: `apps`, `activity`, `open/{app}`,
+    `tunnel/{app}`."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
     asked: list[tuple[str, str, str]] = field(default_factory=list)  # method, path, body
     starts: dict[str, tuple[int, Any]] = field(default_factory=dict)  # answers of `open`
     open_tunnels: int = 0
+    activity: Any = None  # what `activity` answers; None: it knows nothing of that
     address: str = ""
     path: str = ""
 
@@ -57,6 +59,8 @@ class SessionServer:
         found = next((one for one in self.items if one["name"] == unquote(app)), None)
         if verb == "apps":
             self._answer(writer, 200, {"apps": self.items})
+        elif verb == "activity" and self.activity is not None:
+            self._answer(writer, 200, self.activity)
         elif verb == "open":
             self._answer(writer, *self.starts.get(app, (200, {"ready": True, "why": ""})))
         elif found is None:

@@ -28,7 +28,9 @@ BODIES: dict[str, Any] = {
     "changeLaunch": {"pinned": True},
     "changeAgent": {"schedulable": False},
     "openApp": {},
+    "keep": {},
 }
+RUNS = {"openApp", "idle", "keep"}  # asked of a session that runs
 
 
 def expected(call: Call, who: str) -> set[int]:
@@ -75,8 +77,10 @@ async def who_may(call: Call, service: Running, server: SessionServer) -> None:
         ids = {"api/history/{id}": launches.json["items"][0]["id"]}
         path = call.path.replace("{id}", str(ids.get(call.path, session["id"])))
         path = path.replace("{name}", "local").replace("{app}", "jupyterlab")
-        if call.name == "openApp":
+        if call.name in RUNS:
             await make_running(service, session, server.address)
+            assert service.service.idle is not None
+            await service.service.idle.once()
         if call.name == "logs":
             keep_log(service, session["id"], b"hello\n")
         token = None if who == "nobody" else who
@@ -90,7 +94,7 @@ async def who_may(call: Call, service: Running, server: SessionServer) -> None:
         else:
             status = (await service.call(call.method, path, token, **options)).status
         assert status in expected(call, who), (who, status)
-        if call.name == "openApp":
+        if call.name in RUNS:
             end(service, session)
         await service.call("DELETE", f"api/sessions/{session['id']}", "admin")
 

@@ -89,6 +89,10 @@ async def test_a_shell_has_the_images_path_and_a_good_terminal(look: Any, server
                      "&& echo same-$((1))", "same-1")  # fmt: skip
     await window.run('echo "$MARK"="$COLORTERM"="$(locale charmap)"', "image=truecolor=UTF-8")
     await window.run("echo $(tput colors)=colours", "256=colours")
+    # The window before may go only now, and bash looks again after a program that is not its own.
+    await window.run(
+        "until stty size | grep -q ' 200$'; do sleep 0.1; done; echo wi$((1))de", "wi1de"
+    )
     await window.run('echo "[$COLUMNS$PYXTERM_DIMENSIONS$BACKENDAI_TMUX_CONF]"', "[200]")
     await window.run("pwd | sed s/$/=/", f"{server.home}=")
 

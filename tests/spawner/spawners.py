@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from jupyterhub_backendai.engine.docker import AgentConfig
 from jupyterhub_backendai.engine.logs import LogPart
 from jupyterhub_backendai.engine.saved_logs import LogShelf
 from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.model.usage import Reading
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.session import SessionSpawner
@@ -72,6 +73,9 @@ class Machine(Engine):
             Container(agent, s, s, s, "main1", True, {LABEL_HUB: "hub1", LABEL_SESSION: s})
             for s in self.made
         ]
+
+    async def readings(self, agent: str, containers: Collection[str]) -> Mapping[str, Reading]:
+        return {}
 
     async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
         return

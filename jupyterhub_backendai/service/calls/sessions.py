@@ -58,7 +58,10 @@ class SessionsHandler(Listing):
         query = self.read_query(SessionQuery)
         wanted = _wanted(query, await whose(self.service, self.caller, query.owner))
         find = self.site.store.list_sessions
-        await self.reply_page(query, SessionPage, SessionRow.of, find, wanted)
+        await self.reply_page(query, SessionPage, self._row, find, wanted)
+
+    def _row(self, session: Session) -> SessionRow:
+        return SessionRow.of(session, self.service.used(session.id))
 
     async def post(self) -> None:
         options = self.object_body()
@@ -135,8 +138,15 @@ class SessionHandler(Listing):
         readable = self.caller.may(READ, session.owner, session.owner_groups)
         self.reply(
             SessionDetail.of_all(
-                session, kernels, earlier, later, may_start_at, readable=readable, granted=granted
-            )
+                session,
+                kernels,
+                earlier,
+                later,
+                may_start_at,
+                readable=readable,
+                granted=granted,
+                used=self.service.used(session.id),
+            )  # fmt: skip
         )
 
 

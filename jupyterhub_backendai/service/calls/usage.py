@@ -1,18 +1,23 @@
-"""`api/sessions/{id}/usage`: what a session uses now."""
+"""`api/sessions/{id}/usage`: what a session uses and used."""
 
 from __future__ import annotations
 
 import asyncio
 
+from ..charts import usage_of
+from ..queries import UsageQuery
 from .sessions import SessionHandler
 
 
 class UsageHandler(SessionHandler):
-    """What a session uses of its GPUs now."""
+    """What a session uses of what it was granted, now and since its start."""
 
     async def get(self, id: str) -> None:
         session = await self.session(id)
+        since = self.read_query(UsageQuery).since
         kernels, granted = await asyncio.gather(
             self.site.db(self.site.store.kernels, session.id), self.site.granted(session)
         )
-        self.reply(await self.service.usages.of(self.site, session, kernels, granted))
+        gpus = await self.service.usages.of(self.site, session, kernels, granted)
+        now = self.service.sampling.now(session.id)
+        self.reply(await usage_of(self.site, session, granted, gpus, now, since))

@@ -11,7 +11,7 @@ from ...model.status import IN_LINE, Phase, Status
 from ...store import HistoryEntry, Session
 from ..auth import READ, START
 from ..calls.sessions import find
-from .base import Page
+from .idle import IdlePage
 from .notices import tab_state
 from .words import entry_to, session_to
 
@@ -19,11 +19,12 @@ DETAIL = {
     "detail": "backendai/pages/session_detail.html",
     "start": "backendai/pages/session_start.html",
     "gpus": "backendai/pages/session_gpus.html",
+    "idle": "backendai/pages/session_idle.html",
 }
 NEWEST = 20  # rows of a history among which the latest try is looked for
 
 
-class SessionPage(Page):
+class SessionPage(IdlePage):
     """What all pages of one session share."""
 
     async def session(self, id: str) -> Session:
@@ -42,6 +43,9 @@ class DetailPage(SessionPage):
         session = await self.session(id)
         if self.part == "start":
             self.write_page("", DETAIL, session=session, starts_at=await self._start(session))
+            return
+        if self.part == "idle":
+            self.write_page("", DETAIL, **await self.idle(session))
             return
         db, store = self.site.db, self.site.store
         kernels, granted = await asyncio.gather(

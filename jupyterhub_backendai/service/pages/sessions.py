@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlencode
 
@@ -17,6 +18,7 @@ from ..auth import READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
+from .idle import ends_at, warnings_of
 from .launcher import FOR
 from .lists import ListSettings
 from .words import session_to
@@ -25,9 +27,10 @@ Sort = Literal[
     "submitted_at", "-submitted_at", "name", "-name", "status", "-status", "ended_at", "-ended_at",
     "began_at", "-began_at", "position",
 ]  # fmt: skip
-AGAIN = "again"
+AGAIN, WARNINGS = "again", "warnings"
 PARTS = {
     "list": "backendai/pages/sessions_list.html", AGAIN: "backendai/pages/sessions_again.html",
+    WARNINGS: "backendai/pages/warnings.html",
 }  # fmt: skip
 _WHAT = [("Session", "who", "name"), ("Status", "state", "status"), ("Resources", "has", "")]
 _COLUMNS = {  # by state: title, class, what it is sorted by
@@ -73,6 +76,10 @@ class SessionsPage(Page):
     async def get(self) -> None:
         site = self.site
         query = self.read_query(ListQuery)
+        if self.part == WARNINGS:
+            found = list(warnings_of(self.service, self.caller.name))
+            self.write_page("", PARTS, warnings=found)
+            return
         owner = await whose(self.service, self.caller, query.owner or None)
         db, store, rest = site.db, site.store, "over" if query.state == "live" else "live"
         mine = owner == self.caller.name
@@ -107,6 +114,7 @@ class SessionsPage(Page):
             tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
+            idle_end=partial(ends_at, self.service),
         )  # fmt: skip
 
     async def _launches(self, mine: bool) -> dict[str, Any]:

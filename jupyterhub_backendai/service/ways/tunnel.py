@@ -169,7 +169,7 @@ async def open_tunnel(place: Place, app: str) -> Stream:
 
 async def apps(client: aiohttp.ClientSession, place: Place) -> list[Item]:
     """The apps of a session. Raises `Unreachable`."""
-    status, answer = await _ask(client, "GET", place, ("apps",), None, ANSWER)
+    status, answer = await ask(client, "GET", place, ("apps",), None, ANSWER)
     if status != 200 or not isinstance(answer, dict):
         raise _refusal(status, "", "")
     try:
@@ -184,7 +184,7 @@ async def start(
     """Starts an app where that is to be done: whether it answers, and if not, why. Raises
     `Unreachable`; `RequestError` for arguments that it does not take."""
     body = {"arguments": dict(arguments)}
-    status, answer = await _ask(client, "POST", place, ("open", app), body, START)
+    status, answer = await ask(client, "POST", place, ("open", app), body, START)
     if isinstance(answer, dict):
         if status == 400 and (errors := _errors(answer)):
             raise RequestError(errors)
@@ -193,14 +193,19 @@ async def start(
     raise _refusal(status, _message_of(answer), app)
 
 
-async def _ask(
+async def ask(
     client: aiohttp.ClientSession,
     method: str,
     place: Place,
     steps: tuple[str, ...],
     body: Any,
     seconds: float,
+    most: int = MOST_ANSWER,
 ) -> tuple[int, Any]:
+    """The status of an answer, and its JSON, None where it is none or has more than `most` bytes.
+
+    Raises `Unreachable`.
+    """
     _address(place)
     timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT)
     headers = {KEY: place.key, "Accept": "application/json"}
@@ -209,10 +214,10 @@ async def _ask(
             method, place.url(*steps), json=body, headers=headers, timeout=timeout,
             allow_redirects=False,
         ) as reply:  # fmt: skip
-            said = await reply.content.read(MOST_ANSWER)
-            while len(said) < MOST_ANSWER and (more := await reply.content.read(MOST_ANSWER)):
+            said = bytearray()
+            while len(said) <= most and (more := await reply.content.read(most)):
                 said += more
-            return reply.status, _json(said)
+            return reply.status, _json(bytes(said)) if len(said) <= most else None
     except (aiohttp.ClientError, asyncio.TimeoutError) as error:
         raise _away(error) from None
 

@@ -45,13 +45,16 @@ class Bulk:
 
 
 class Messages:
-    """Calls `used` for each part of a websocket's message from the client that is not empty.
+    """Calls `used` when a part of a websocket's message from the client is not empty.
 
-    It is fed the connection's bytes in order, however they are cut (RFC 6455, 5.2).
+    `each` is called with the size of every such part, in bytes as they were sent. It is fed the
+    connection's bytes in order, however they are cut (RFC 6455, 5.2).
     """
 
-    def __init__(self, used: Callable[[], Any]) -> None:
-        self._used = used
+    def __init__(
+        self, used: Callable[[], Any], each: Callable[[int], Any] = lambda _: None
+    ) -> None:
+        self._used, self._each = used, each
         self._head = bytearray()  # of the frame that comes next
         self._left = 0  # bytes of the frame's payload that are to come
 
@@ -68,7 +71,9 @@ class Messages:
             size = self._size()
             if size is not None:
                 # compressed, an empty message is one byte
-                used = used or (self._head[0] & 0x0F < 8 and size > bool(self._head[0] & 0x40))
+                if self._head[0] & 0x0F < 8 and size > bool(self._head[0] & 0x40):
+                    used = True
+                    self._each(size)
                 self._left = size
                 self._head.clear()
         if used:

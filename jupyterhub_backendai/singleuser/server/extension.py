@@ -30,10 +30,11 @@ from .access import Key
 from .apps import Apps
 from .processes import Processes
 from .splice import Splices
+from .watching import Watch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # In this order; `terminal` and `ssh` where they are there.
-PARTS = ("apps", "pages", "terminal", "ssh", "tunnel", "proxy")
+PARTS = ("watching", "apps", "pages", "terminal", "ssh", "tunnel", "proxy")
 LOADED = "backendai_session"  # in the web application's settings
 LINKED = "_backendai_session_icons"  # at the server itself
 
@@ -48,6 +49,7 @@ class Parts:
         self.root = self.base_url.rstrip("/") + "/backendai/"
         self.declared = declared.read(self.log)
         self.key = Key(self.declared.key_sha256)
+        self.watch = Watch(self)
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(os.path.join(HERE, "templates")),
             autoescape=True,

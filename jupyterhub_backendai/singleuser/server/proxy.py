@@ -65,6 +65,7 @@ class AppHandler(SignedIn):
             self.redirect(self._prefix + "/" + query)
             return
         activity.note(self.settings)
+        self.parts.watch.begun(self)
         await self._connect(rest)
         self._prepared = True
 
@@ -260,7 +261,8 @@ class AppHandler(SignedIn):
         taken, self._upstream = self._upstream, None
         settings = self.settings
         stream = self.detach()
-        heard = activity.Messages(lambda: activity.note(settings))
+        watched = self.parts.watch.messages()
+        heard = activity.Messages(lambda: activity.note(settings), watched)
         self.parts.splices.splice(stream, taken.link, head + taken.take(), heard)
 
     # ---- the end

@@ -41,12 +41,13 @@ class TunnelHandler(KeyOnly):
 
     def _moved(self, app: Any) -> Callable[[Any], Any]:
         """What is to be called with what the client sends."""
-        settings = self.settings
+        settings, watch = self.settings, self.parts.watch
+        watch.ask()
         if app.name != "sshd":  # who comes there may be nobody but a scanner
             activity.note(settings)
         if app.protocol == "http" or app.name == "sshd":
-            return activity.Bulk(lambda: activity.note(settings))
-        return lambda _: activity.note(settings)
+            return both(activity.Bulk(lambda: activity.note(settings)), watch.bulk())
+        return both(lambda _: activity.note(settings), lambda _: watch.use())
 
     def _find(self, name: str) -> Any:
         app = self.parts.apps.get(name)
@@ -66,6 +67,16 @@ class TunnelHandler(KeyOnly):
         except (OSError, NotStarted) as error:
             message = f"{app.title} does not answer. {error}"
             raise Failure(502, "not_answering", message) from error
+
+
+def both(one: Callable[[Any], Any], other: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Calls one, then the other."""
+
+    def call(data: Any) -> None:
+        one(data)
+        other(data)
+
+    return call
 
 
 def handlers(parts):

@@ -1,5 +1,5 @@
 // One session: rename in place, copy, and what is asked for late because it takes its time.
-import { Refused, call, part, say } from "./api.js";
+import { Refused, call, part, say, trouble } from "./api.js";
 import { onRefresh, refresh } from "./live.js";
 import { tell } from "./times.js";
 
@@ -64,6 +64,8 @@ async function late(node, from) {
   try {
     const html = await part(node.dataset.late, from);
     if (node.contains(document.activeElement)) return; // somebody is in it
+    if (node.html === html) return; // it would be read out again
+    node.html = html;
     node.innerHTML = html;
     tell(node);
   } catch (error) {
@@ -91,6 +93,24 @@ async function copy(button) {
   }
 }
 
+/** Has a session ended later; what shows when that is, is asked for again. */
+async function keep(form) {
+  const button = form.querySelector("button");
+  button.disabled = true;
+  try {
+    await call("POST", `api/sessions/${form.dataset.keep}/idle`, {});
+    say("It is kept.");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    trouble(error.message);
+  }
+  button.disabled = false;
+  for (const node of document.querySelectorAll("[data-late=idle], [data-late=warnings]")) node.about = "";
+  document.activeElement?.blur();
+  refresh();
+  fetchLate();
+}
+
 /** Begins, wherever a session is shown. */
 export function session() {
   setInterval(() => document.hidden || fetchLate(document, "[data-again]"), LOOK);
@@ -104,10 +124,11 @@ export function session() {
     }
   });
   document.addEventListener("submit", (event) => {
-    const box = event.target.closest("[data-rename]");
-    if (!box) return;
+    const box = event.target.closest("[data-rename]"), kept = event.target.closest("[data-keep]");
+    if (!box && !kept) return;
     event.preventDefault();
-    save(box);
+    if (kept) keep(kept);
+    else save(box);
   });
   document.addEventListener("keydown", (event) => {
     const box = event.target.closest?.("[data-rename] form");

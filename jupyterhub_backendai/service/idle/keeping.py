@@ -1,0 +1,70 @@
+"""An owner keeps a session that would be ended: as long as the policy allows, and recorded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...model.errors import FieldError, Kind, RequestError
+from ...model.idle import Keep
+from ...model.moments import limit_words
+from ...scheduling.idle import earliest
+from ...site.clock import utcnow
+from ...site.runtime import Site
+from ...store import IdleRecord
+from .watch import Watch
+from .watched import Watched
+
+FIELD = "seconds"
+
+
+async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None, by: str) -> None:
+    """Puts the end of a session off by so many seconds, or by as many as may be (None).
+
+    Raises `RequestError`, which says what would be granted; `NotFound`.
+    """
+    rule = site.idle.keep(watched.session)
+    if not watched.checks:
+        raise _refused("not_needed", "Nothing ends it by itself, so it need not be kept.")
+    if rule is None:
+        raise _refused("not_allowed", "Its policy does not let it be kept.")
+    watch.judge(watched)
+    first = earliest(watched.verdicts)
+    if first is not None and not first.check.bends:
+        raise _refused("lifetime", "Its lifetime ends it first, and that cannot be put off.")
+    from_ = max(watch.clock.now(), watched.ends_at or 0.0, watched.facts.kept_until or 0.0)
+    granted = _granted(rule, watched, seconds)
+
+    def extend(noted: IdleRecord) -> IdleRecord:
+        # As it is noted: another page may have kept it since we looked.
+        _granted(rule, watched, granted, noted.kept)
+        return replace(noted, kept=noted.kept + granted, kept_until=from_ + granted)
+
+    sentence = f"{by} keeps it for {limit_words(granted)}."
+    record = await site.db(
+        site.store.keep_session, watched.session.id, watched.record, extend, sentence, utcnow()
+    )
+    watched.kept, watched.facts.kept_until = record.kept, record.kept_until
+    watch.judge(watched)
+
+
+def _granted(
+    rule: Keep, watched: Watched, seconds: float | None, kept: float | None = None
+) -> float:
+    left = max(0.0, rule.total - (watched.kept if kept is None else kept))
+    most = min(rule.each, left)
+    if most <= 0:
+        raise _refused(
+            "used_up",
+            f"It was kept for {limit_words(rule.total)}, which is all that its policy allows.",
+        )
+    if seconds is None:
+        return most
+    if seconds > most:
+        raise _refused(
+            "too_much", f"It may be kept for {limit_words(most)} now. Ask for that, or for less."
+        )
+    return seconds
+
+
+def _refused(code: str, message: str) -> RequestError:
+    return RequestError([FieldError(FIELD, code, message, Kind.CONFLICT)])

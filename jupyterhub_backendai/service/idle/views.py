@@ -1,0 +1,93 @@
+"""What people are told of a session's idle checks; levels get their meaning here alone."""
+
+from __future__ import annotations
+
+from ...scheduling.idle import Check, Verdict, earliest
+from ...site.runtime import Site
+from .schemas import CheckView, IdleView, KeepView, Level, MetricView
+from .watch import Watch
+from .watched import Watched
+from .words import explained, state_text
+
+SOON, NEAR = 3600.0, 4 * 3600.0  # seconds; as Backend.AI colours what is left
+_ORDER: tuple[Level, ...] = ("ok", "warn", "bad")
+
+
+def time_level(left: float) -> Level:
+    """How near an end is that is so many seconds away."""
+    return "bad" if left < SOON else "warn" if left < NEAR else "ok"
+
+
+def metric_level(average: float, threshold: float) -> Level:
+    """How near an average is to its threshold, both in percent."""
+    if average < min(2 * threshold, threshold + 5):
+        return "bad"
+    return "warn" if average < min(10 * threshold, threshold + 10) else "ok"
+
+
+def view_of(site: Site, watch: Watch, watched: Watched) -> IdleView:
+    """All that is told of a session."""
+    now = watch.clock.now()
+    ends, first = watched.ends_at, earliest(watched.verdicts)
+    kept = watched.facts.kept_until
+    warning = max(site.idle.warnings, default=0.0)
+    return IdleView(
+        now=watch.clock.wall_now,
+        ends_at=None if ends is None else watch.told(ends),
+        level=None if ends is None else time_level(ends - now),
+        by=None if ends is None or first is None else first.check.name,
+        warn=ends is not None and ends - now <= warning,
+        kept_until=None if kept is None or kept <= now else watch.told(kept),
+        keep=keep_view(site, watched),
+        checks=[_check(watch, watched, one, now) for one in watched.verdicts],
+    )
+
+
+def keep_view(site: Site, watched: Watched) -> KeepView | None:
+    """How long its owner may keep it."""
+    keep = site.idle.keep(watched.session)
+    if keep is None:
+        return None
+    return KeepView(each=keep.each, left=max(0.0, keep.total - watched.kept))
+
+
+def _check(watch: Watch, watched: Watched, verdict: Verdict, now: float) -> CheckView:
+    check, ends = verdict.check, verdict.ends_at
+    if ends is not None and watched.ends_at is not None:
+        ends = max(ends, watched.ends_at)  # none comes sooner than what was told
+    metrics = _metrics(verdict)
+    return CheckView(
+        check=check.name,
+        source=check.source,
+        state=verdict.state.value,
+        limit=check.limit,
+        grace=check.grace,
+        ends_at=None if ends is None else watch.told(ends),
+        level=_level(check, metrics) if ends is None else time_level(ends - now),
+        operator=check.operator if check.metrics else None,
+        metrics=metrics,
+        explained=explained(check),
+        text=state_text(verdict),
+    )
+
+
+def _metrics(verdict: Verdict) -> list[MetricView]:
+    averages = verdict.averages or (None,) * len(verdict.check.thresholds)
+    return [
+        MetricView(
+            metric=name,
+            average=average,
+            threshold=threshold,
+            level=None if average is None else metric_level(average, threshold),
+        )
+        for (name, threshold), average in zip(verdict.check.thresholds, averages, strict=True)
+    ]
+
+
+def _level(check: Check, metrics: list[MetricView]) -> Level | None:
+    """All metrics together: where all have to be too little the best decides, else the worst."""
+    known = [one.level for one in metrics if one.level is not None]
+    if not known:
+        return None
+    pick = min if check.operator == "and" else max
+    return pick(known, key=_ORDER.index)

@@ -1,0 +1,174 @@
+"""All running sessions as idle checks see them.
+
+Judging and ending are apart: `look` judges all, and what it says is what people are told; `due`
+gives those whose told time has come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from ...model.status import Status
+from ...model.usage import Step
+from ...scheduling.idle import Verdict
+from ...site.runtime import Site
+from ...store import Change, IdleRecord, Session
+from .clock import Sources, SteadyClock
+from .watched import Watched
+
+BATCH = 500  # changes read, and sessions judged, at once
+STALE = 3.0  # times between two answers after which a server's last one says nothing
+
+
+class Watch:
+    """The running sessions of a site. `interval`: seconds between two looks."""
+
+    def __init__(self, site: Site, clock: SteadyClock, interval: float) -> None:
+        self.site, self.clock, self.interval = site, clock, interval
+        self.sessions: dict[str, Watched] = {}
+        self._records: dict[str, IdleRecord] = {}
+        self._after: int | None = None
+        self._followed: float | None = None
+        self._following = asyncio.Lock()
+
+    @classmethod
+    async def begin(cls, site: Site, interval: float, sources: Sources) -> Watch:
+        """The watch, with the clock as it was noted last. Raises `Unavailable`."""
+        return cls(site, SteadyClock(await site.db(site.store.idle_clock), sources), interval)
+
+    async def follow(self) -> None:
+        """Reads which sessions run. Raises `Unavailable`."""
+        async with self._following:
+            await self._follow()
+
+    async def _follow(self) -> None:
+        site, now = self.site, self.clock.now()
+        if self._after is None:
+            after = await site.db(site.store.seq)
+            self._records = await site.db(site.store.idle_records)
+            for session in await site.db(site.store.live, {Status.RUNNING}):
+                await self._see(session, now)
+            await self._read_back(now)
+            self._after = after
+        while True:
+            changes: Sequence[Change] = await site.db(site.store.changes, self._after, None, BATCH)
+            for change in changes:
+                await self._see(change.session, now)
+                self._after = change.seq
+            if len(changes) < BATCH:
+                break
+        self._records.clear()
+        self._followed = now
+
+    async def _read_back(self, now: float) -> None:
+        """What sessions used before this process began, as far as it was stored."""
+        windows = {id: one.facts.windows for id, one in self.sessions.items()}
+        longest = max((c.limit for each in windows.values() for c in each), default=0.0)
+        wanted = [id for id, each in windows.items() if each]
+        for at in range(0, len(wanted), BATCH):
+            find, since = self.site.store.usage_steps, self.clock.wall(now - longest)
+            for id, steps in (await self.site.db(find, wanted[at : at + BATCH], since)).items():
+                for step in steps:
+                    self.sessions[id].add(step, min(now, self.clock.of(step.at)))
+                await asyncio.sleep(0)
+
+    async def _see(self, session: Session, now: float) -> None:
+        known = self.sessions.get(session.id)
+        if session.status is not Status.RUNNING:
+            self.sessions.pop(session.id, None)
+        elif known is not None:
+            known.session = session
+        else:
+            checks = self.site.idle.checks(session)
+            has = await self._has(session)
+            record = self._records.get(session.id) or IdleRecord(self._started(session, now))
+            self.sessions[session.id] = Watched(session, checks, record, has)
+
+    async def _has(self, session: Session) -> dict[str, float]:
+        slots = session.slots
+        granted = await self.site.granted(session)
+        memory = sum(one.memory for one in granted)
+        return {"cpu": slots.cpu, "mem": slots.mem, "gpu_mem": memory}
+
+    def _started(self, session: Session, now: float) -> float:
+        """When it began to run. It has not run for longer than since the last look, if there was
+        one: the wall's clock may have been set since."""
+        if session.running_at is None:
+            return now
+        began = min(now, self.clock.of(session.running_at))
+        return began if self._followed is None else max(began, self._followed)
+
+    def add(self, steps: Iterable[Step]) -> None:
+        """What sessions have used until now."""
+        now = self.clock.now()
+        for step in steps:
+            watched = self.sessions.get(step.session_id)
+            if watched is not None:
+                watched.add(step, now)
+
+    async def look(self) -> None:
+        """Judges all."""
+        notice, stale = self.site.idle.notice, self.stale
+        for number, watched in enumerate(list(self.sessions.values())):
+            if watched.checks:
+                watched.judge(self.clock.now(), stale(watched), notice)
+            if number % BATCH == BATCH - 1:
+                await asyncio.sleep(0)
+
+    def told(self, at: float) -> datetime:
+        """A time as people are told it, to the second: so it stays the same while it does."""
+        wall = self.clock.wall(at)
+        return (wall + timedelta(microseconds=500_000)).replace(microsecond=0)
+
+    def judge(self, watched: Watched) -> None:
+        """Judges one, now."""
+        watched.judge(self.clock.now(), self.stale(watched), self.site.idle.notice)
+
+    def ask_after(self, watched: Watched) -> float:
+        """Seconds after which a session's server is asked again."""
+        return max(self.interval, min(60.0, watched.patience))
+
+    def stale(self, watched: Watched) -> float:
+        """Seconds after which what its server said says nothing any more."""
+        return STALE * self.ask_after(watched) + self.interval
+
+    def to_ask(self) -> list[Watched]:
+        """Those whose servers are to be asked now."""
+        now = self.clock.now()
+        return [
+            one
+            for one in self.sessions.values()
+            if one.asks
+            if one.facts.heard is None
+            or now - one.facts.heard >= self.ask_after(one)
+            or one.to_confirm(now)
+        ]
+
+    def due(self) -> list[tuple[Watched, Verdict]]:
+        """Those to be ended now, and by what."""
+        now = self.clock.now()
+        found = ((one, one.due(now)) for one in self.sessions.values() if one.ends_at is not None)
+        return [(one, verdict) for one, verdict in found if verdict is not None]
+
+    async def note(self) -> None:
+        """Notes what is to outlive this process. Raises `Unavailable`."""
+        changed = {
+            id: record
+            for id, one in self.sessions.items()
+            if one.checks and _differs(record := one.record, one.noted)
+        }
+        await self.site.db(self.site.store.save_idle, changed, self.clock.record())
+        for id, record in changed.items():
+            if id in self.sessions:
+                self.sessions[id].noted = record
+
+
+def _differs(new: IdleRecord, noted: IdleRecord | None) -> bool:
+    """Whether it is worth a write: what is noted of a server's answers may be a minute old, as it
+    is asked again after a restart."""
+    if noted is None or (new.started, new.kept) != (noted.started, noted.kept):
+        return True
+    pairs = [(new.used, noted.used), (new.asked, noted.asked), (new.not_before, noted.not_before)]
+    return any((a is None) != (b is None) or abs((a or 0) - (b or 0)) > 60 for a, b in pairs)

@@ -1,0 +1,115 @@
+"""One running session as idle checks see it. Times are those of the `SteadyClock`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...model.usage import Step
+from ...scheduling.idle import Check, Facts, Verdict, earliest, is_due, judge
+from ...scheduling.window import Window
+from ...store import IdleRecord, Session
+
+INFINITE = float("inf")
+
+
+class Watched:
+    """What is known of a session, what its checks say, and when it is to be ended.
+
+    `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
+    notice that the site gives, however suddenly a check turns.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        checks: tuple[Check, ...],
+        record: IdleRecord,
+        has: Mapping[str, float],
+    ) -> None:
+        self.session = session
+        self.checks = checks
+        self.facts = Facts(
+            record.started, record.used, record.asked, record.heard, record.kept_until,
+            {check: _window(check, record.started) for check in checks if check.metrics},
+        )  # fmt: skip
+        self.kept = record.kept
+        self.has = has
+        self.ends_at = record.not_before
+        self.verdicts: tuple[Verdict, ...] = ()
+        self.noted: IdleRecord | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether its server has to be asked when it was used."""
+        return any(check.name == "network" for check in self.checks)
+
+    @property
+    def patience(self) -> float:
+        """Seconds after which its server should be asked again."""
+        limits = [check.limit for check in self.checks if check.name == "network"]
+        return min(limits, default=INFINITE) / 4
+
+    @property
+    def record(self) -> IdleRecord:
+        """What is to be noted of it."""
+        facts = self.facts
+        return IdleRecord(
+            facts.started, facts.used, facts.asked, facts.heard, facts.kept_until, self.kept,
+            self.ends_at,
+        )  # fmt: skip
+
+    def hear(self, used: float, asked: float, at: float) -> None:
+        """Its server said at `at` when it was used, and asked anything, last."""
+        facts = self.facts
+        facts.used = max(facts.used or facts.started, min(used, at))
+        facts.asked = max(facts.asked or facts.started, min(asked, at))
+        facts.heard = at
+
+    def add(self, step: Step, ended: float) -> None:
+        """What it used in a step that ended at `ended`."""
+        percent = percentages(step, self.has)
+        for window in self.facts.windows.values():
+            values = [percent[metric] for metric in window.metrics]
+            window.add(ended - step.seconds, ended, values)
+
+    def judge(self, now: float, stale: float, notice: float) -> None:
+        """Has all checks say what they see."""
+        self.verdicts = tuple(judge(check, self.facts, now, stale) for check in self.checks)
+        first = earliest(self.verdicts)
+        if first is None or first.ends_at is None:
+            self.ends_at = None
+            return
+        told = INFINITE if self.ends_at is None else self.ends_at
+        self.ends_at = max(first.ends_at, min(told, now + notice))
+
+    def due(self, now: float) -> Verdict | None:
+        """The check that ends it now; None where none does."""
+        if self.ends_at is None or self.ends_at > now:
+            return None
+        return earliest(one for one in self.verdicts if is_due(one, self.facts, now))
+
+    def to_confirm(self, now: float) -> bool:
+        """Whether it would be ended if nobody used it since its server was asked."""
+        return any(
+            one.check.name == "network" and one.ends_at is not None and one.ends_at <= now
+            for one in self.verdicts
+        )
+
+
+def _window(check: Check, started: float) -> Window:
+    return Window(check.metrics, check.limit, started + check.grace)
+
+
+def percentages(step: Step, has: Mapping[str, float]) -> dict[str, float | None]:
+    """What was used of what was granted, in percent; None where it is not known. `has`: what was
+    granted, by metric, in the step's units."""
+    return {
+        "cpu": _percent(step.cpu, has.get("cpu")),
+        "mem": _percent(step.mem, has.get("mem")),
+        "gpu": step.gpu,
+        "gpu_mem": _percent(step.gpu_mem, has.get("gpu_mem")),
+    }
+
+
+def _percent(used: float | None, of: float | None) -> float | None:
+    return None if used is None or not of else 100.0 * used / of

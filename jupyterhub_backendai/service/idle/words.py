@@ -1,0 +1,79 @@
+"""What people read of idle checks."""
+
+from __future__ import annotations
+
+from ...model.moments import limit_words
+from ...scheduling.idle import Check, State, Verdict
+
+TITLES = {"lifetime": "Lifetime", "network": "Network", "utilization": "Utilization"}
+METRIC_TITLES = {"cpu": "CPU", "mem": "memory", "gpu": "GPU", "gpu_mem": "GPU memory"}
+PLACES = {"site": "This site", "policy": "Your policy", "group": "This resource group"}
+
+
+def explained(check: Check) -> str:
+    """What a check does, and on whose behalf."""
+    limit = limit_words(check.limit)
+    if check.name == "lifetime":
+        return f"{PLACES[check.source]} ends sessions {limit} after their start, used or not."
+    if check.name == "network":
+        what = (
+            "A page that is open counts as use, even if it only asks by itself."
+            if check.polling
+            else "A page that is open but only asks by itself does not count, nor does a "
+            "computation that runs."
+        )
+        return f"{PLACES[check.source]} ends sessions that nobody has used for {limit}. {what}"
+    parts = [f"{number(limit)}% of its {METRIC_TITLES[name]}" for name, limit in check.thresholds]
+    joined = (" and " if check.operator == "and" else " or ").join(parts)
+    each = "" if len(parts) == 1 else " all of" if check.operator == "and" else " any of"
+    return (
+        f"{PLACES[check.source]} ends a session that used less than{each} {joined}, on average "
+        f"over {limit}."
+    )
+
+
+def reason(verdict: Verdict) -> str:
+    """Why a session was ended, for its history and its owner."""
+    check, limit = verdict.check, limit_words(verdict.check.limit)
+    if check.name == "lifetime":
+        return f"It reached its lifetime of {limit}."
+    if check.name == "network":
+        return f"Nobody had used it for {limit}."
+    parts = [
+        f"{number(average)}% of its {METRIC_TITLES[name]} (less than {number(threshold)}%)"
+        for (name, threshold), average in zip(check.thresholds, verdict.averages, strict=True)
+        if average is not None and average < threshold
+    ]
+    return f"It was little used for {limit}: {' and '.join(parts)}."
+
+
+def reason_ahead(verdict: Verdict) -> str:
+    """Why a session will be ended, as its owner is told ahead."""
+    check, limit = verdict.check, limit_words(verdict.check.limit)
+    if check.name == "lifetime":
+        return f"Its lifetime of {limit} is over then."
+    if check.name == "network":
+        return (
+            f"Nobody has used it, and after {limit} of that it ends. A running computation does "
+            "not keep it."
+        )
+    parts = [
+        f"{number(average)}% of its {METRIC_TITLES[name]} ({number(threshold)}% is asked)"
+        for (name, threshold), average in zip(check.thresholds, verdict.averages, strict=True)
+        if average is not None
+    ]
+    return f"In the last {limit} it used {' and '.join(parts)}."
+
+
+def state_text(verdict: Verdict) -> str:
+    """What a check says now, where it is not a time."""
+    if verdict.state is State.UNKNOWN and verdict.check.name == "network":
+        return "When it was used last is not known. Nothing ends it for that."
+    if verdict.state is State.UNKNOWN:
+        return "How much it uses is not known. Nothing ends it for that."
+    return "It is used." if verdict.state is State.USED else ""
+
+
+def number(value: float) -> str:
+    """A percentage as people read it: with a digit more where it is small."""
+    return f"{value:.1f}".rstrip("0").rstrip(".") if value < 10 else f"{value:.0f}"

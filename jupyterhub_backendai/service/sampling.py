@@ -1,0 +1,221 @@
+"""What all sessions use, looked at time and again: read of their agents, stored, and told to others
+in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from ..engine.base import EngineError
+from ..model.gpus import Granted
+from ..model.usage import METRICS, SIZES, Reading, Span, Step, Values, merged, span_of, step_between
+from ..site.clock import utcnow
+from ..site.runtime import Site
+from ..store import RunningContainer, Unavailable
+from .usage import Usages
+
+PATIENCE = 5.0  # seconds that a round waits for an agent; what comes later is of the next round
+MOST_UNWRITTEN = 50_000  # steps that are kept while the database is away; the oldest go first
+SOME_MORE = 0.95  # of the finest size: rounds are never exactly as long as they should be
+
+Listener = Callable[[Sequence[Step]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Has:
+    """What a session was granted: thousandths of cores, bytes, GPUs and bytes of their memory."""
+
+    cpu: int
+    mem: int
+    gpus: tuple[Granted, ...] = ()
+
+    @property
+    def gpu_mem(self) -> int | None:
+        """Bytes of GPU memory; None without a GPU."""
+        return sum(one.memory for one in self.gpus) if self.gpus else None
+
+
+class Sampling:
+    """The steps of all sessions that run. `listeners` are called with those of a round after they
+    were stored, on the loop; one that fails is logged and keeps the others from nothing."""
+
+    def __init__(self, usages: Usages) -> None:
+        self.listeners: list[Listener] = []
+        self.latest: dict[str, Step] = {}  # by session; of those that run
+        self.has: dict[str, Has] = {}
+        self._usages = usages
+        self.interval: float | None = None  # seconds between two rounds; None: nobody makes any
+        self._running: list[RunningContainer] = []
+        self._readings: dict[str, tuple[str, Reading]] = {}  # by session, and of which container
+        self._asked: dict[str, asyncio.Task[Any]] = {}  # by agent; those that have not answered
+        self._open: defaultdict[str, list[Span]] = defaultdict(list)  # shorter than the finest size
+        self._unwritten: deque[Span] = deque(maxlen=MOST_UNWRITTEN)
+        self._written: datetime | None = None
+        self._away = False
+
+    def sampled_every(self, seconds: float | None) -> None:
+        """Says how often there is a round; None: not any more."""
+        self.interval = self._usages.every = seconds
+
+    def now(self, session_id: str) -> Step | None:
+        """The last step of a session; None where it is not of now."""
+        step = self.latest.get(session_id)
+        if step is None or self.interval is None:
+            return step
+        age = time.monotonic() - self._readings[session_id][1].at
+        return step if age < 3 * self.interval + PATIENCE else None
+
+    async def once(self, site: Site) -> list[Step]:
+        """One look at all sessions that run; their steps."""
+        await self._look_who_runs(site)
+        steps = [step for step in await self._look(site) if step is not None]
+        self.latest.update({step.session_id: step for step in steps})
+        await self._write(site, steps)
+        for listener in self.listeners:
+            try:
+                listener(steps)
+            except Exception:  # of somebody else: the samples go on
+                site.log.exception("What listens to the usage of sessions failed")
+        return steps
+
+    def used(self, session_id: str) -> dict[str, int | None] | None:
+        """Percent of what a session was granted that it uses now, by metric; None where nothing is
+        known. Of memory only, so that each row of a list can have it."""
+        step, has = self.now(session_id), self.has.get(session_id)
+        if step is None or has is None:
+            return None
+        gpu = step.gpu if has.gpus else None
+        return {
+            "cpu": _percent(step.cpu, has.cpu),
+            "mem": _percent(step.mem, has.mem),
+            "gpu": None if gpu is None else round(gpu),
+            "gpu_mem": _percent(step.gpu_mem, has.gpu_mem),
+        }
+
+    async def _look_who_runs(self, site: Site) -> None:
+        try:
+            self._running, granted = await asyncio.gather(
+                site.db(site.store.running_containers), site.db(site.store.all_granted)
+            )
+        except Unavailable:
+            return  # those that ran a moment ago
+        self.has = {
+            one.session_id: Has(one.cpu, one.mem, granted.get(one.session_id, ()))
+            for one in self._running
+        }
+        for kept in (self.latest, self._readings):
+            for gone in kept.keys() - self.has.keys():
+                del kept[gone]
+
+    async def _look(self, site: Site) -> list[Step | None]:
+        """The steps that come of this round's readings."""
+        groups: defaultdict[str, list[RunningContainer]] = defaultdict(list)
+        for one in self._running:
+            groups[one.agent].append(one)
+        asked: dict[str, Callable[[], Awaitable[Any]]] = {
+            agent: lambda agent=agent, group=group: site.engine.readings(  # type: ignore[misc]
+                agent, [one.container for one in group]
+            )
+            for agent, group in groups.items()
+        }
+        if any(not part.simulated for has in self.has.values() for part in has.gpus):
+            asked[""] = lambda: self._usages.read(site)
+        answers = await self._ask(site, asked)
+        usage = answers.pop("", None)
+        found: dict[str, Reading] = {}
+        for readings in answers.values():
+            found.update(readings)
+        now, monotonic = utcnow(), time.monotonic()
+        steps = []
+        for one in self._running:
+            reading = found.get(one.container)
+            if reading is not None:
+                at = now - timedelta(seconds=monotonic - reading.at)
+                steps.append(self._step(one, reading, at, usage))
+        return steps
+
+    async def _ask(
+        self, site: Site, asked: Mapping[str, Callable[[], Awaitable[Any]]]
+    ) -> dict[str, Any]:
+        """The answers of those that answer soon. Who did not answer the last time is not waited
+        for, nor asked once more before it has."""
+        new = {}
+        for name, ask in asked.items():
+            if name not in self._asked:
+                new[name] = self._asked[name] = asyncio.ensure_future(ask())
+        if new:
+            await asyncio.wait(new.values(), timeout=PATIENCE)
+        answers = {}
+        for name, task in list(self._asked.items()):
+            if not task.done():
+                continue
+            del self._asked[name]
+            try:
+                answers[name] = task.result()
+            except EngineError as error:  # which the log has from whoever looks after agents
+                site.log.debug("What is used on %s is not known: %s", name, error)
+        return answers
+
+    def _step(
+        self, one: RunningContainer, reading: Reading, at: datetime, usage: Any
+    ) -> Step | None:
+        before = self._readings.get(one.session_id)
+        self._readings[one.session_id] = one.container, reading
+        if before is None or before[0] != one.container:
+            return None
+        has = self.has[one.session_id]
+        gpu = {} if usage is None else _of_gpus(usage, one.container, has.gpus)
+        return step_between(one.session_id, before[1], reading, at, gpu)
+
+    async def _write(self, site: Site, steps: Iterable[Step]) -> None:
+        """Stores steps, with those that could not be stored before."""
+        for step in steps:
+            self._open[step.session_id].append(span_of(step))
+        for session_id in list(self._open):
+            spans = self._open[session_id]
+            if session_id not in self.has or _length(spans) >= SIZES[0] * SOME_MORE:
+                self._unwritten.append(merged(spans))
+                del self._open[session_id]
+        spans, now = list(self._unwritten), utcnow()
+        try:
+            await site.db(site.store.add_usage, spans, before=self._written, now=now)
+        except Unavailable as error:
+            if not self._away:
+                site.log.error("What sessions use cannot be stored; it is kept: %s", error)
+            self._away = True
+            return
+        self._away, self._written = False, now
+        self._unwritten.clear()
+
+    async def close(self) -> None:
+        """Gives up on agents that have not answered."""
+        tasks = list(self._asked.values())
+        self._asked.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _length(spans: Iterable[Span]) -> float:
+    return sum(span.seconds for span in spans)
+
+
+def _of_gpus(usage: Any, container: str, granted: Sequence[Granted]) -> Values:
+    """`gpu` and `gpu_mem` of a session; None as soon as one part is not known, or simulated."""
+    if not granted or any(one.simulated for one in granted):
+        return {}
+    found = usage.of(container, [one.uuid for one in granted])
+    busy = found.busy
+    return {"gpu": None if busy is None else busy / len(granted), "gpu_mem": found.memory_bytes}
+
+
+def _percent(value: float | None, of: int | None) -> int | None:
+    return None if value is None or not of else round(100 * value / of)
+
+
+assert set(METRICS) <= set(Step.__slots__), "a step has each metric"
