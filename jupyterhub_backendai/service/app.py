@@ -17,6 +17,7 @@ from traitlets.log import get_logger
 from ..model.status import Status
 from ..site.runtime import Site
 from ..store import Session
+from .audit import AuditFile
 from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.agents import AgentHandler, AgentsHandler
@@ -125,6 +126,7 @@ class Service:
         self.runner = Runner()
         self.idle: IdleWorker | None = None  # while there is no site
         self._opening: asyncio.Task[None] | None = None
+        self._audit: AuditFile | None = None
 
     def application(self) -> Application:
         """The routes below the prefix that the Hub gave."""
@@ -160,6 +162,8 @@ class Service:
 
     async def _open(self) -> None:
         site = await self.parts.open()
+        if site.configuration.audit_log:
+            self._audit = AuditFile(site.configuration.audit_log)
         self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
         self.sampling.listeners.append(self.idle.add)
         self.runner.start(self.workers(site))
@@ -204,6 +208,8 @@ class Service:
         self.estimates.close()
         await self.hub.close()
         await self.parts.close()
+        if self._audit is not None:
+            self._audit.close()
 
 
 def _pattern(prefix: str, path: str) -> str:

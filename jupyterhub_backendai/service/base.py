@@ -5,7 +5,7 @@ from __future__ import annotations
 import http
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from jupyterhub.services.auth import HubOAuthenticated
@@ -15,6 +15,7 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler, stream_
 from ..model.errors import FieldError, Kind, RequestError, shown
 from ..site.runtime import Site
 from ..store import Changed, NotFound, Unavailable
+from . import audit
 from .auth import METRICS, Caller
 from .hub import HubRefused, HubUnavailable
 from .parts import NotReady
@@ -67,6 +68,7 @@ class Handler(HubOAuthenticated, RequestHandler):
             self.calls["HEAD"] = calls["GET"]
         self.hub_auth = service.hub_auth
         self._caller: Caller | None = None
+        self.made_sessions: Sequence[str] = ()  # ids, for the audit log
         self._reads_body = False
         self._chunks: list[bytes] = []
         self._size = 0
@@ -87,6 +89,11 @@ class Handler(HubOAuthenticated, RequestHandler):
     def caller(self) -> Caller:
         """Who asks; only in calls that are not for anybody."""
         assert self._caller is not None, "a call for anybody asked who asks"
+        return self._caller
+
+    @property
+    def known(self) -> Caller | None:
+        """Who asks, if that is known."""
         return self._caller
 
     async def prepare(self) -> None:
@@ -216,6 +223,7 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     def on_finish(self) -> None:
         self.service.life.sign()
+        audit.note(self)
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", "application/json")

@@ -1,4 +1,4 @@
-"""The text that Prometheus reads: made in a thread, and one for all who ask at about the same time."""
+"""The text that Prometheus reads, made in a thread; one for all who ask at about the same time."""
 
 from __future__ import annotations
 
