@@ -96,10 +96,11 @@ async def prometheus(service: Running, folder: Path) -> AsyncIterator[Prometheus
 async def _listens(process: asyncio.subprocess.Process, log: Path) -> str:
     """Where it does, as it says itself: the system gave it a free port."""
     while True:
-        found = re.search(r'"Listening on" address=(\S+)', log.read_text())
+        said = await asyncio.to_thread(log.read_text)
+        found = re.search(r'"Listening on" address=(\S+)', said)
         if found:
             return found[1]
-        assert process.returncode is None, log.read_text()
+        assert process.returncode is None, said
         await asyncio.sleep(0.1)
 
 
