@@ -19,7 +19,7 @@ from ..model.idle import (
     Keep,
     Utilization,
 )
-from .window import HAIR, Values, Window
+from .window import HAIR, Values, Window, common
 
 
 class State(str, Enum):
@@ -146,8 +146,7 @@ def _network(check: Check, facts: Facts, now: float, stale: float) -> Verdict:
 
 
 def _utilization(check: Check, window: Window, now: float) -> Verdict:
-    averages = window.averages(now)
-    ends = below_at(check, window, now) if _may_fall(check, averages, window.level) else None
+    averages, ends = window.averages(now), below_at(check, window, now)
     if ends is not None:
         return Verdict(check, State.COUNTING, ends, averages)
     is_unknown = _is_unknown(check, averages) and now >= window.full_at
@@ -159,58 +158,18 @@ def _is_unknown(check: Check, averages: Values) -> bool:
     return not all(known) if check.operator == "and" else not any(known)
 
 
-def _may_fall(check: Check, averages: Values, level: Values) -> bool:
-    """Whether it can come below its thresholds if it goes on as it does now."""
-    each = [
-        (average is not None and (now is None or average < limit))
-        or (now is not None and now < limit)
-        for average, now, (_, limit) in zip(averages, level, check.thresholds, strict=True)
-    ]
-    return all(each) if check.operator == "and" else any(each)
-
-
 def below_at(check: Check, window: Window, now: float) -> float | None:
     """When the averages are first below the thresholds over a whole window, if the present level
     goes on; None: never."""
-    before: Point | None = None
-    for at, values in window.ahead(now):
-        if at < window.full_at - HAIR:
-            continue
-        found = _first(check, before or (at, values), (at, values))
-        if found is not None:
-            return found
-        before = at, values
-    return None
-
-
-Point = tuple[float, Values]
-
-
-def _first(check: Check, first: Point, last: Point) -> float | None:
-    """When, between two points, all metrics (or any) are first below; lines lie between them."""
-    spans = [
-        _below(first[0], last[0], a, b, limit)
-        for a, b, (_, limit) in zip(first[1], last[1], check.thresholds, strict=True)
-    ]
-    found = [span for span in spans if span is not None]
+    spans = window.below(now, [limit for _, limit in check.thresholds])
     if check.operator == "or":
-        return min((low for low, _ in found), default=None)
-    if len(found) < len(spans):
-        return None
-    low, high = max(low for low, _ in found), min(high for _, high in found)
-    return low if low <= high else None
-
-
-def _below(
-    begins: float, ends: float, a: float | None, b: float | None, limit: float
-) -> tuple[float, float] | None:
-    """From when to when a line from `a` to `b` is below a limit."""
-    if a is None or b is None or (a >= limit and b >= limit):
-        return None
-    if a < limit and b < limit:
-        return begins, ends
-    crossing = begins + (limit - a) / (b - a) * (ends - begins)
-    return (begins, crossing) if a < limit else (crossing, ends)
+        return min((low for one in spans for low, _ in one), default=None)
+    found = next(spans)
+    for one in spans:
+        if not found:
+            return None
+        found = common(found, one)
+    return found[0][0] if found else None
 
 
 def earliest(verdicts: Iterable[Verdict]) -> Verdict | None:

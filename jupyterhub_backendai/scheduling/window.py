@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from math import floor
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from math import floor, inf
 
 BUCKETS = 40
 FULL = 100.0  # percent: what time counts as in which nobody looked
@@ -22,6 +24,7 @@ HAIR = 1e-6  # seconds, and percent: what sums of floats may differ by
 NEWER = 0.4  # how much the newest step counts in the present level
 
 Values = tuple[float | None, ...]  # percent by metric, in the window's order; None: not known
+Span = tuple[float, float]  # of time: from, until
 
 
 class Window:
@@ -71,29 +74,38 @@ class Window:
             self._level[index] = value
 
     def averages(self, now: float) -> Values:
-        """The averages over the window that ends now; of what there is of it while it is young."""
-        return self._sums(now).averages()
+        """The averages over the window that ends now, of what there is of it while it is young;
+        None where less than half is known."""
+        sums = self._sums(self._not_before(now))
+        return tuple(
+            (used + FULL * sums.unseen) / (known + sums.unseen)
+            if known > 0 and known >= sums.half
+            else None
+            for used, known in zip(sums.used, sums.known, strict=True)
+        )
 
-    def ahead(self, now: float) -> Iterator[tuple[float, Values]]:
-        """The averages now, when the window is first full, and at each time at which a bucket will
-        have left it, if the present level goes on. Between two of these times from `full_at` on
-        they change about evenly."""
-        sums = self._sums(now)
-        yield now, sums.averages()
-        at, first = now, self._number(now) - BUCKETS
-        if now < self.full_at:  # nothing leaves it before that
-            at, first = self.full_at, 0
-            sums.go_on(at - now, self._level)
-            yield at, sums.averages()
-        for number in range(first, self._number(now) + 1):
-            leaves = self.full_at + (number + 1) * self.span
-            if leaves <= at:
-                continue
-            part = min(1.0, (leaves - at) / self.span)  # what is left of it; 1 but for the first
-            self._take_away(sums, number, part, now)
-            sums.go_on(leaves - at, self._level)
-            at = leaves
-            yield at, sums.averages()
+    def below(self, now: float, limits: Sequence[float]) -> Iterator[list[Span]]:
+        """By metric the spans of time, from now on, in which its average over a whole window will
+        be below its limit, if the present level goes on."""
+        now = self._not_before(now)
+        sums, lines = self._sums(now), _Lines(self, now)
+        unseen = [self._unseen(one, now) for one in lines.numbers] if sums.unseen > HAIR else None
+        for level, limit, *of in zip(
+            self._level, limits, self._used, self._known, sums.used, sums.known, strict=True
+        ):
+            # Percent times seconds above the limit: what is in each bucket, and in all of them.
+            used, known = lines.in_order(of[0]), lines.in_order(of[1])
+            over = [u - limit * k for u, k in zip(used, known, strict=True)]
+            above = of[2] - limit * of[3]
+            if unseen is not None:
+                over = [o + (FULL - limit) * u for o, u in zip(over, unseen, strict=True)]
+                above += (FULL - limit) * sums.unseen
+            spans = lines.negative(above, over, 0.0 if level is None else level - limit)
+            if spans and (level is None or of[3] < self.seconds / 2):
+                lacking = self.seconds / 2 - HAIR - of[3]
+                more = 0.0 if level is None else -1.0
+                spans = common(spans, lines.negative(lacking, [-k for k in known], more))
+            yield spans
 
     def _number(self, at: float) -> int:
         return floor((at - self.since) / self.span)
@@ -127,53 +139,90 @@ class Window:
         passed = min(self.span, now - self.since - number * self.span)
         return max(0.0, passed - (self._seen[place] if place is not None else 0.0))
 
+    def _not_before(self, now: float) -> float:
+        """Now, or when somebody told or asked last: what is older is not kept."""
+        return max(now, self._told, self.since + self._newest * self.span)
+
     def _sums(self, now: float) -> _Sums:
-        last = self._number(now)
-        self._move_to(last)
-        first, age = last - BUCKETS, now - self.since
-        oldest = self._place(first) if first >= 0 else None
-        inside = sum(self._seen) - (self._seen[oldest] if oldest is not None else 0.0)
-        unseen = max(0.0, age - max(0, first + 1) * self.span - inside)
+        self._move_to(self._number(now))
+        last, age = self._newest, now - self.since
+        first = last - BUCKETS
         used, known = [sum(one) for one in self._used], [sum(one) for one in self._known]
-        sums = _Sums(used, known, unseen, age, self.seconds)
-        if first >= 0:  # all that is kept is summed up; of the oldest only its part is to be left
-            sums.unseen += self._unseen(first, now)
-            self._take_away(sums, first, age / self.span - last, now)
-        return sums
-
-    def _take_away(self, sums: _Sums, number: int, part: float, now: float) -> None:
-        place = self._place(number)
-        sums.unseen -= part * self._unseen(number, now)
-        if place is not None:
+        inside, begins = sum(self._seen), 0.0
+        if first >= 0:  # of the oldest only its part is inside
+            begins = age - self.seconds
+            place, part = first % len(self._seen), age / self.span - last
+            inside -= part * self._seen[place]
             for index in range(len(self.metrics)):
-                sums.used[index] -= part * self._used[index][place]
-                sums.known[index] -= part * self._known[index][place]
+                used[index] -= part * self._used[index][place]
+                known[index] -= part * self._known[index][place]
+        return _Sums(
+            used, known, max(0.0, age - begins - inside), min(age, self.seconds) / 2 - HAIR
+        )
 
 
+@dataclass(frozen=True)
 class _Sums:
-    """What is in a window: percent times seconds, seconds known, seconds in which nobody looked."""
+    """What is in a window: by metric percent times seconds, and seconds known; seconds in which
+    nobody looked; and how many must be known."""
 
-    __slots__ = ("known", "seconds", "unseen", "used", "window")
+    used: list[float]
+    known: list[float]
+    unseen: float
+    half: float
 
-    def __init__(
-        self, used: list[float], known: list[float], unseen: float, age: float, window: float
-    ) -> None:
-        self.used, self.known, self.unseen = used, known, unseen
-        self.seconds, self.window = min(age, window), window
 
-    def go_on(self, seconds: float, level: Sequence[float | None]) -> None:
-        """So much longer at this level."""
-        self.seconds = min(self.seconds + seconds, self.window)
-        for index, value in enumerate(level):
-            if value is not None:
-                self.used[index] += value * seconds
-                self.known[index] += seconds
+class _Lines:
+    """How sums over a window go on, in straight lines from one bucket that leaves to the next."""
 
-    def averages(self) -> Values:
-        """By metric; None where less than half is known."""
-        unseen = max(0.0, self.unseen)
-        found: list[float | None] = []
-        for used, known in zip(self.used, self.known, strict=True):
-            is_known = known > 0 and known >= self.seconds / 2 - HAIR
-            found.append(max(0.0, used + FULL * unseen) / (known + unseen) if is_known else None)
-        return tuple(found)
+    __slots__ = ("_first", "_last", "_part", "_start", "_wait", "_window", "numbers")
+
+    def __init__(self, window: Window, now: float) -> None:
+        first, last = max(0, window._newest - BUCKETS), window._newest
+        self.numbers, self._window = range(first, last + 1), window
+        self._start = max(now, window.full_at)  # nothing leaves before that
+        self._wait = self._start - now
+        self._first = max(0.0, self._at(1) - self._start)  # seconds that the oldest takes to leave
+        self._part = self._first / window.span
+        # As the newest leaves, what came to it after now does so, too.
+        self._last = (last + 1) * window.span - (now - window.since)
+
+    def in_order(self, values: array[float]) -> array[float]:
+        """Of all buckets that are in the window, the oldest first."""
+        place = self.numbers[0] % len(values)
+        return (values[place:] + values[:place])[: len(self.numbers)]
+
+    def negative(self, total: float, values: Sequence[float], gain: float) -> list[Span]:
+        """When a sum of which `values` leave, and to which `gain` comes in each second, is below
+        zero over a whole window; in the end it stays as it is."""
+        comes = gain * self._window.span
+        steps = [comes - value for value in values]
+        steps[0] = gain * self._first - values[0] * self._part
+        steps[-1] -= gain * self._last
+        sums = list(accumulate(steps, initial=total + gain * self._wait))
+        if min(sums) >= -HAIR:
+            return []
+        found: list[Span] = []
+        low = self._start if sums[0] < -HAIR else None
+        for place, (a, b) in enumerate(pairwise(sums)):
+            if (b < -HAIR) == (low is not None):
+                continue
+            at = self._at(place)
+            at += (a + HAIR) / (a - b) * (self._at(place + 1) - at)
+            if low is None:
+                low = at
+            else:
+                found.append((low, at))
+                low = None
+        return found if low is None else [*found, (low, inf)]
+
+    def _at(self, place: int) -> float:
+        """When so many buckets have left."""
+        leaves = self._window.full_at + (self.numbers[0] + place) * self._window.span
+        return max(self._start, leaves) if place else self._start
+
+
+def common(some: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """The spans in which both are."""
+    both = [(max(a, c), min(b, d)) for a, b in some for c, d in others]
+    return sorted((low, high) for low, high in both if low < high)

@@ -160,7 +160,7 @@ def test_nothing_is_counted_before_it_begins() -> None:
     window = Window("a", 400.0, 1000.0)
     window.add(0, 900, [50.0])
     assert window.averages(900.0) == (None,)
-    assert list(window.ahead(900.0))[0] == (900.0, (None,))
+    assert list(window.below(900.0, [5.0])) == [[]]
     window.add(900, 1010, [20.0])
     assert window.averages(1010.0) == (20.0,)
     assert window.full_at == 1400.0

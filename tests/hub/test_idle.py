@@ -1,0 +1,248 @@
+"""Idle checks of real sessions: what ends them, what does not, and when they were told.
+
+The rules are short, so that a test is; each user has their own. How exactly an end comes at
+the time that was told is proved in `tests/service/test_idle_worker.py`, with a clock of its own;
+here it is that none comes sooner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+import aiohttp
+import pytest
+import requests
+
+from .harness import TOKEN, Hub, running, wait_for
+
+pytestmark = [pytest.mark.docker, pytest.mark.slow]
+
+SAMPLE = 2  # seconds
+LONG = 180  # seconds that a test waits for what takes half a minute on a machine at rest
+USE = {"window": "20s", "thresholds": {"cpu": 20}}
+KEEP = {"each": "10m", "total": "15m"}
+RULES: dict[str, dict[str, Any]] = {
+    "busy": {"utilization": USE},
+    "parked": {"utilization": USE},
+    "grace": {"utilization": {**USE, "grace": "10m"}},
+    "nogpu": {"utilization": {"window": "20s", "thresholds": {"gpu": 50, "gpu_mem": 50}}},
+    "batch": {"network": "10s", "lifetime": "1h"},
+    "computes": {"network": "20s"},
+    "types": {"network": "20s"},
+    "polls": {"network": "20s"},
+    "watches": {"network": {"timeout": "20s", "polling": True}},
+    "keeps": {"network": "20s"},
+}
+SETTINGS = {
+    "BackendAI": {
+        "usage_interval": SAMPLE,
+        "idle_warnings": [],
+        "presets": [{"name": "small", "cpu": 0.5, "mem": "256m"}],
+        "agents": [{"name": "local", "capacity": {"cpu": 16, "mem": "16g"}}],
+        "user_policies": {name: {"idle": rules, "keep": KEEP} for name, rules in RULES.items()},
+    }
+}
+SPIN = "while :; do :; done"
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    with running(tmp_path_factory.mktemp("hub"), settings=SETTINGS) as started:
+        health = f"{started.url}/services/backendai/health"
+        wait_for("the service", lambda: requests.get(health, timeout=10).status_code == 200)
+        yield started
+
+
+class Idle:
+    """A session of a user whose rules are those of that name."""
+
+    def __init__(self, hub: Hub, user: str, **options: Any) -> None:
+        self.hub, self.user = hub, hub.add_user(user)
+        self.token = hub.call("POST", f"users/{user}/tokens", json={}).json()["token"]
+        asked = {"name": f"session-{user}", "preset": "small", **options}
+        reply = hub.launch(user, asked)
+        assert reply.status_code in {201, 202}, reply.text
+        hub.until_ready(user, timeout=LONG)
+        self.id = str(hub.sessions(user)[-1]["id"])
+        self.told: list[datetime] = []
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return self.hub.sessions(self.user)[-1]
+
+    @property
+    def server(self) -> str:
+        return f"{self.hub.url}/user/{self.user}"
+
+    def api(self, method: str = "GET", **more: Any) -> requests.Response:
+        url = f"{self.hub.url}/services/backendai/api/sessions/{self.id}/idle"
+        headers = {"Authorization": f"token {self.token}"}
+        return requests.request(method, url, headers=headers, timeout=60, **more)
+
+    def look(self) -> dict[str, Any] | None:
+        """What it is told of its checks; None once it does not run any more."""
+        reply = self.api()
+        if reply.status_code == 409:
+            return None
+        assert reply.status_code == 200, reply.text
+        view = dict(reply.json())
+        if view["ends_at"] is not None:
+            self.told.append(datetime.fromisoformat(view["ends_at"]))
+        return view
+
+    def spin(self) -> None:
+        """A program of its user's that computes, and talks to nobody."""
+        self.hub.container_of(self.id).exec_run(["sh", "-c", SPIN], detach=True, user="1000")
+
+    def until(self, what: str, *states: str) -> dict[str, Any]:
+        """Until each of its checks is in one of these states."""
+
+        def found() -> dict[str, Any] | None:
+            view = self.look()
+            assert view is not None, f"it was ended: {self.row['reason']}"
+            return view if all(one["state"] in states for one in view["checks"]) else None
+
+        return wait_for(what, found, LONG) or {}
+
+    def until_ended(self, code: str) -> None:
+        """Until its check has ended it: not before the time that was told last."""
+        wait_for(f"the end of {self.user}", lambda: self.look() is None, LONG)
+        row = wait_for("its end", lambda: self.row if self.row["ended_at"] else None, LONG)
+        assert (row["reason_code"], row["status"]) == (code, "TERMINATED")
+        assert self.told, "nobody was told"
+        query = "select created_at from history where session_id = ? and to_status = 'TERMINATING'"
+        (moved,) = self.hub.rows(query, self.id)
+        ended = datetime.fromisoformat(moved["created_at"]).replace(tzinfo=timezone.utc)
+        late = (ended - self.told[-1]).total_seconds()
+        print(f"{self.user} ended {late:.1f} s after what was told; a sample is {SAMPLE} s")
+        assert late > -1, "times are told in whole seconds"
+
+    @contextmanager
+    def meanwhile(self, work: Any) -> Iterator[None]:
+        """While `work` is done time and again, in a thread."""
+        over, failed = threading.Event(), []
+
+        def run() -> None:
+            try:
+                asyncio.run(work(self, over))
+            except Exception as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join(60)
+        assert not failed, failed
+
+    def end(self) -> None:
+        self.hub.delete(self.user)
+        self.hub.until_over(self.user, timeout=LONG)
+
+
+async def polls(one: Idle, over: threading.Event) -> None:
+    """A page that is open and asks by itself, as JupyterLab's do."""
+    headers = {"Authorization": f"token {TOKEN}"}
+    async with aiohttp.ClientSession(headers=headers) as client:
+        while not over.is_set():
+            for path in ("api/kernels", "api/sessions", "api/terminals"):
+                async with client.get(f"{one.server}/{path}") as reply:
+                    await reply.read()
+            await asyncio.sleep(0.5)
+
+
+async def types(one: Idle, over: threading.Event) -> None:
+    """Somebody types into a terminal of Jupyter's."""
+    headers = {"Authorization": f"token {TOKEN}"}
+    async with aiohttp.ClientSession(headers=headers, raise_for_status=True) as client:
+        async with client.post(f"{one.server}/api/terminals") as reply:
+            name = (await reply.json())["name"]
+        async with client.ws_connect(f"{one.server}/terminals/websocket/{name}") as socket:
+            while not over.is_set():
+                await socket.send_str(json.dumps(["stdin", "x"]))
+                await asyncio.sleep(0.5)
+
+
+def test_what_uses_little_is_ended_and_what_computes_is_not(hub: Hub) -> None:
+    busy, parked = Idle(hub, "busy"), Idle(hub, "parked")
+    busy.spin()
+    parked.until_ended("idle_utilization")
+    assert "of its CPU (less than 20%)" in parked.row["reason"]
+    view = busy.until("its use", "used")
+    (metric,) = view["checks"][0]["metrics"]
+    assert (metric["metric"], metric["threshold"]) == ("cpu", 20)
+    assert metric["average"] > 20
+    assert (view["ends_at"], metric["level"]) == (None, "ok")
+    busy.end()
+
+
+def test_grace_and_thresholds_of_what_it_does_not_have(hub: Hub) -> None:
+    grace, gpu = Idle(hub, "grace"), Idle(hub, "nogpu")
+    began = datetime.fromisoformat(grace.row["running_at"]).replace(tzinfo=timezone.utc)
+    view = wait_for("its end to be told", lambda: _with_end(grace), LONG)
+    assert (datetime.fromisoformat(view["ends_at"]) - began).total_seconds() >= 620 - 1
+    view = gpu.look()
+    assert view is not None
+    assert view["checks"] == [], "it has no GPU"
+    grace.end()
+    gpu.end()
+
+
+def _with_end(one: Idle) -> dict[str, Any]:
+    view = one.look()
+    assert view is not None
+    return view if view["ends_at"] else {}
+
+
+def test_batch_sessions_have_no_network_check(hub: Hub) -> None:
+    options = {"type": "batch", "batch": {"command": "sleep 600"}}
+    one = Idle(hub, "batch", **options)
+    view = one.look()
+    assert view is not None
+    assert [check["check"] for check in view["checks"]] == ["lifetime"]
+    one.end()
+
+
+def test_a_computation_that_nobody_looks_at_is_ended_and_who_types_is_not(hub: Hub) -> None:
+    typing, computes = Idle(hub, "types"), Idle(hub, "computes")
+    with typing.meanwhile(types):
+        computes.spin()
+        computes.until_ended("idle_network")
+        assert computes.row["reason"] == "Nobody had used it for 20 seconds."
+        assert typing.look() is not None
+    typing.until_ended("idle_network")
+
+
+def test_a_page_that_only_polls_counts_as_the_admin_says(hub: Hub) -> None:
+    watched, polled = Idle(hub, "watches"), Idle(hub, "polls")
+    with watched.meanwhile(polls), polled.meanwhile(polls):
+        polled.until_ended("idle_network")
+        assert watched.look() is not None
+    watched.until_ended("idle_network")
+
+
+def test_its_owner_keeps_it_and_is_told_how_long(hub: Hub) -> None:
+    one = Idle(hub, "keeps")
+    one.until("what its server says", "counting")
+    reply = one.api("POST", json={"seconds": "1h"})
+    assert reply.status_code == 409
+    assert "may be kept for 10 minutes now" in reply.json()["errors"][0]["message"]
+    before = time.time()
+    reply = one.api("POST", json={})
+    assert reply.status_code == 200, reply.text
+    assert datetime.fromisoformat(reply.json()["ends_at"]).timestamp() > before + 600
+    assert one.api("POST", json={"seconds": "10m"}).status_code == 409, "five minutes are left"
+    messages = [row["message"] for row in hub.rows(
+        "select message from history where session_id = ? and phase = 'keep'", one.id
+    )]  # fmt: skip
+    assert messages == ["keeps keeps it for 10 minutes."]
+    one.end()
