@@ -1,4 +1,5 @@
-"""What metrics are made from: counts of now, and sessions that changed since the last look."""
+"""What is told of the whole site: counts of now, sessions that changed since the last look, and who
+holds GPUs."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Integer, Row, bindparam, func, select, text
 
+from ..model.gpus import Granted
 from ..model.status import Status
 from . import feed
-from .tables import LIVE, SESSIONS
+from .tables import ALLOCATIONS, HELD, KERNELS, LIVE, SESSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,18 @@ class Beginning:
     live: tuple[Progress, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class GpuHolder:
+    """A session that holds GPUs or MIG devices, and its container, if there is one."""
+
+    session_id: str
+    name: str
+    owner: str
+    status: Status
+    container_id: str | None
+    devices: tuple[Granted, ...]
+
+
 _ALL = SESSIONS.c
 _LIVE = (
     select(_ALL.resource_group, _ALL.status, func.count(), func.min(_ALL.submitted_at))
@@ -76,6 +90,17 @@ _LIVE_ROWS = _ROWS.where(text(LIVE))
 _CHANGED = _ROWS.where(_ALL.seq > bindparam("after")).order_by(_ALL.seq)
 _CHANGED = _CHANGED.limit(bindparam("most", type_=Integer))
 _LAST_END = select(func.max(_ALL.ended_at))
+
+_HELD = ALLOCATIONS.c
+_HOLDERS = (
+    select(_ALL.id, _ALL.name, _ALL.owner, _ALL.status, KERNELS.c.container_id, _HELD.devices)
+    .join(ALLOCATIONS, _HELD.session_id == _ALL.id)
+    .outerjoin(
+        KERNELS, (KERNELS.c.session_id == _HELD.session_id) & (KERNELS.c.name == _HELD.kernel)
+    )
+    .where(text(HELD))
+    .order_by(_HELD.id)
+)
 
 
 def live(db: Connection) -> list[Live]:
@@ -103,3 +128,12 @@ def changed(db: Connection, after: int, most: int) -> list[Progress]:
 def _progress(row: Row) -> Progress:
     values = row._asdict()
     return Progress(**{**values, "status": Status(values["status"])})
+
+
+def gpu_holders(db: Connection) -> list[GpuHolder]:
+    """Sessions that hold GPUs now, in the order in which they were given them."""
+    return [
+        GpuHolder(id, name, owner, Status(status), container, devices)
+        for id, name, owner, status, container, devices in db.execute(_HOLDERS)
+        if devices
+    ]

@@ -15,7 +15,7 @@ from .base import StoreBase
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .launches import Launch
-from .metrics import Beginning, Ended, Live, Progress
+from .metrics import Beginning, Ended, GpuHolder, Live, Progress
 from .outlook import Ahead
 from .records import AgentState, HistoryEntry, Session
 
@@ -141,3 +141,8 @@ class ServiceCalls(StoreBase):
         their changes. Go on with the number of the last one."""
         with self._db.query() as db:
             return metrics.changed(db, after_seq, limit)
+
+    def gpu_holders(self) -> list[GpuHolder]:
+        """Sessions that hold GPUs now, in the order in which they were given them."""
+        with self._db.query() as db:
+            return metrics.gpu_holders(db)
