@@ -37,6 +37,7 @@ from jupyterhub_backendai.model.idle import (
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
 from jupyterhub_backendai.model.steps import Step
+from jupyterhub_backendai.service.metrics.catalogue import CATALOGUE
 from jupyterhub_backendai.service.table import CALLS, Call
 from jupyterhub_backendai.site import rules
 
@@ -415,6 +416,16 @@ def _scope(call: Call) -> str:
     return f"`{call.scope}`" if call.scope else "–"
 
 
+def metrics() -> str:
+    """All metrics, under the names that queries have."""
+    rows = []
+    for one in CATALOGUE:
+        name = f"{one.name}_total" if one.kind == "counter" else one.name
+        labels = ", ".join(f"`{label}`" for label in one.labels) or "–"
+        rows.append((f"`{name}`", one.kind, labels, one.says))
+    return _table(("metric", "kind", "labels", "what"), rows)
+
+
 # Pictures of a page, by the beginnings of their names; what each kind of them is called.
 GALLERY = {
     "Sessions": ["sessions", "sessions-of-nobody", "sessions-that-ended"],
@@ -471,6 +482,7 @@ PAGES = {
     "history.md": history,
     "reconciling.md": reconciling,
     "calls.md": calls,
+    "metrics.md": metrics,
 }
 
 

@@ -22,6 +22,7 @@ from .configuration_values import (
     read_policies,
     wrong,
 )
+from .configuration_watching import WatchingTraits, check_watching
 from .engine.docker import AgentConfig
 from .engine.settings import CAPABILITIES
 from .model.catalog import Bytes, Catalog
@@ -34,7 +35,7 @@ from .store.database import Database
 LEAST_LOG = 1024**2  # bytes
 
 
-class BackendAI(AppTraits, IdleTraits, LoggingConfigurable):
+class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
     """Compute sessions for JupyterHub: what the site offers, to whom, and where it runs."""
 
     environments = List(
@@ -478,6 +479,7 @@ class BackendAI(AppTraits, IdleTraits, LoggingConfigurable):
                 "Write http://, an address and a port: http://127.0.0.1:10810.",
             )  # fmt: skip
         check_apps(self)
+        check_watching(self)
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:
                 raise wrong(

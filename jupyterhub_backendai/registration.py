@@ -27,7 +27,7 @@ ACCESS = f"access:services!service={NAME}"
 # of other services, nothing of what is inside a server.
 SCOPES = ["list:users", "read:users:groups", "servers", "users:activity"]
 # What a browser's sign-in may do here, as far as its user may: the same as at the Hub.
-ON_BEHALF = [ACCESS, "servers"]
+ON_BEHALF = [ACCESS, "servers", "read:metrics"]
 
 
 def add_service(

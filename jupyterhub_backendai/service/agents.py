@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -17,20 +17,46 @@ from ..store import AgentState
 from .schemas import GpuRow, Part
 
 
+class HolderRow(Part):
+    """A session that holds some of a GPU or a MIG device."""
+
+    session_id: str
+    name: str
+    owner: str
+    amount: int = Field(description="How much it was given, in thousandths.")
+    memory: int = Field(description="Bytes of the GPU's memory that it was given.")
+    memory_used: int | None = Field(description="Bytes that it uses; null: not known.")
+    busy: int | None = Field(
+        description="Percent of the time in which something of it ran there; null: not known."
+    )
+
+    @property
+    def share(self) -> str:
+        """How much it was given, as a person reads it."""
+        return format_thousandths(self.amount)
+
+
 @dataclass
 class Load:
     """What is held on one agent; the sessions that hold it, the newest first: owners by id; of
-    devices, by UUID, how much is held (thousandths), whichever agent offered them then."""
+    devices, by UUID, how much is held (thousandths) and by whom, whichever agent offered them
+    then."""
 
     used: Slots = field(default_factory=Slots)
     devices: Counter[str] = field(default_factory=Counter)
     sessions: dict[str, str] = field(default_factory=dict)
+    holders: Mapping[str, list[HolderRow]] = field(default_factory=dict)
 
 
-def loads(agents: Sequence[AgentState], holdings: Sequence[Holding]) -> dict[str, Load]:
-    """The load of each of these agents, by name. `holdings` as the store gives them."""
+def loads(
+    agents: Sequence[AgentState],
+    holdings: Sequence[Holding],
+    holders: Mapping[str, list[HolderRow]] | None = None,
+) -> dict[str, Load]:
+    """The load of each of these agents, by name. `holdings` as the store gives them, `holders` of
+    GPUs by UUID."""
     devices: Counter[str] = Counter()
-    found = {agent.name: Load(devices=devices) for agent in agents}
+    found = {agent.name: Load(devices=devices, holders=holders or {}) for agent in agents}
     for holding in reversed(holdings):
         devices.update(dict(holding.devices))
         if (load := found.get(holding.agent)) is not None:
@@ -61,11 +87,14 @@ class DeviceRow(GpuRow):
     free: int = Field(description="What nobody holds of it.")
     available: bool
     reason: str = Field(description="Why it is not available.")
+    holders: list[HolderRow] = Field(description="Sessions that hold some of it.")
 
     @classmethod
-    def of(cls, device: GpuDevice, held_of_it: int) -> DeviceRow:
-        """The row of a device of which so much is held."""
-        return cls(**cls.told(device), free=max(0, device.capacity - held_of_it))
+    def of(cls, device: GpuDevice, load: Load) -> DeviceRow:
+        """The row of a device with this load."""
+        free = max(0, device.capacity - load.devices[device.uuid])
+        holders = load.holders.get(device.uuid, [])
+        return cls(**cls.told(device), free=free, holders=holders)
 
     @property
     def amount(self) -> str:
@@ -81,7 +110,7 @@ class DeviceRow(GpuRow):
 
 def device_rows(agent: AgentState, load: Load) -> list[DeviceRow]:
     """The rows of an agent's devices, with this load."""
-    return [DeviceRow.of(device, load.devices[device.uuid]) for device in agent.devices]
+    return [DeviceRow.of(device, load) for device in agent.devices]
 
 
 class AgentRow(Part):

@@ -17,6 +17,7 @@ from traitlets.log import get_logger
 from ..model.status import Status
 from ..site.runtime import Site
 from ..store import Session
+from .audit import AuditFile
 from .base import Handler, Nowhere
 from .calls.about import HealthHandler, SchemaHandler
 from .calls.agents import AgentHandler, AgentsHandler
@@ -26,6 +27,7 @@ from .calls.idle import IdleHandler, not_watched
 from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
+from .calls.metrics import MetricsHandler
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .calls.usage import UsageHandler
@@ -36,6 +38,7 @@ from .idle.watch import Watch
 from .idle.watched import Watched
 from .launching import Once
 from .life import Life
+from .metrics.book import Metrics
 from .pages.admin import AdminPage
 from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
@@ -66,6 +69,7 @@ IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
 HANDLERS: dict[str, type[Handler]] = {
     "health": HealthHandler,
     "api/openapi.json": SchemaHandler,
+    "metrics": MetricsHandler,
     "api/options": OptionsHandler,
     "api/estimate": EstimateHandler,
     "api/sessions": SessionsHandler,
@@ -113,6 +117,7 @@ class Service:
         self.shell = Shell(self.hub_auth, look(config))
         self.estimates = Estimates()
         self.usages = Usages()
+        self.metrics = Metrics()
         self.sampling = Sampling(self.usages)
         self.feed = Feed()
         self.book = Book(self.life.sign)
@@ -121,6 +126,7 @@ class Service:
         self.runner = Runner()
         self.idle: IdleWorker | None = None  # while there is no site
         self._opening: asyncio.Task[None] | None = None
+        self._audit: AuditFile | None = None
 
     def application(self) -> Application:
         """The routes below the prefix that the Hub gave."""
@@ -156,6 +162,8 @@ class Service:
 
     async def _open(self) -> None:
         site = await self.parts.open()
+        if site.configuration.audit_log:
+            self._audit = AuditFile(site.configuration.audit_log)
         self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
         self.sampling.listeners.append(self.idle.add)
         self.runner.start(self.workers(site))
@@ -200,6 +208,8 @@ class Service:
         self.estimates.close()
         await self.hub.close()
         await self.parts.close()
+        if self._audit is not None:
+            self._audit.close()
 
 
 def _pattern(prefix: str, path: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 READ, START, DELETE = SCOPES = "read:servers", "start:servers", "delete:servers"
+METRICS = "read:metrics"  # the Hub's scope for its own; it has no narrower form
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import http
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from jupyterhub.services.auth import HubOAuthenticated
@@ -15,7 +15,8 @@ from tornado.web import HTTPError, MissingArgumentError, RequestHandler, stream_
 from ..model.errors import FieldError, Kind, RequestError, shown
 from ..site.runtime import Site
 from ..store import Changed, NotFound, Unavailable
-from .auth import Caller
+from . import audit
+from .auth import METRICS, Caller
 from .hub import HubRefused, HubUnavailable
 from .parts import NotReady
 from .queries import NoQuery
@@ -67,6 +68,7 @@ class Handler(HubOAuthenticated, RequestHandler):
             self.calls["HEAD"] = calls["GET"]
         self.hub_auth = service.hub_auth
         self._caller: Caller | None = None
+        self.made_sessions: Sequence[str] = ()  # ids, for the audit log
         self._reads_body = False
         self._chunks: list[bytes] = []
         self._size = 0
@@ -87,6 +89,11 @@ class Handler(HubOAuthenticated, RequestHandler):
     def caller(self) -> Caller:
         """Who asks; only in calls that are not for anybody."""
         assert self._caller is not None, "a call for anybody asked who asks"
+        return self._caller
+
+    @property
+    def known(self) -> Caller | None:
+        """Who asks, if that is known."""
         return self._caller
 
     async def prepare(self) -> None:
@@ -115,7 +122,8 @@ class Handler(HubOAuthenticated, RequestHandler):
         scope = self.call.scope
         if self.call.who is Who.ADMIN:
             if not caller.may_all(scope):
-                message = f"This is for admins: it takes the scope {scope} for everybody's servers."
+                whose = "" if scope == METRICS else " for everybody's servers"
+                message = f"This is for admins: it takes the scope {scope}{whose}."
                 raise Refused(403, "not_yours", message)
             return
         own = self.call.who is Who.OWN
@@ -215,6 +223,7 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     def on_finish(self) -> None:
         self.service.life.sign()
+        audit.note(self)
 
     def set_default_headers(self) -> None:
         self.set_header("Content-Type", "application/json")
@@ -242,6 +251,7 @@ class Handler(HubOAuthenticated, RequestHandler):
         """Whatever went wrong, in the one shape."""
         error = kwargs.get("exc_info", (None, None, None))[1]
         status, errors = self._explained(error, status_code)
+        self.service.metrics.note_error(status, errors[0]["code"])
         self.set_status(status)
         if not self._reads_body:
             # The body was not read, so nothing more can come through this connection.

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
 from . import agents, apps, charts, queries, schemas
-from .auth import DELETE, READ, START
+from .auth import DELETE, METRICS, READ, START
 from .idle import schemas as idle
 
 JSON = ("application/json",)
@@ -72,6 +72,10 @@ CALLS: tuple[Call, ...] = (
     ),
     Call(
         "schema", "GET", "api/openapi.json", "This schema.", Who.ANYBODY,
+    ),
+    Call(
+        "metrics", "GET", "metrics", "Numbers of the whole site, as Prometheus reads them; for "
+        "anybody with `metrics_open`.", Who.ADMIN, METRICS, media=("text/plain",),
     ),
     Call(
         "options", "GET", "api/options", "What one may choose now.", Who.FOR, READ,

@@ -79,6 +79,10 @@ class Usages:
         reason = (usage.absence.reason if usage.absence else UNKNOWN) if unknown else None
         return GpuUsage(gpus=gpus, reason=reason, sampled_at=at)
 
+    async def seen(self, site: Site) -> Usage:
+        """The last reading, if it is good enough, else one of now."""
+        return (await self._look(site))[2]
+
     async def read(self, site: Site) -> Usage:
         """A reading of now, which is that of all who ask soon."""
         return (await self._read(site))[2]

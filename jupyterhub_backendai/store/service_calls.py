@@ -10,11 +10,12 @@ from ..model.policy import Policies
 from ..model.request import KnownSession, SessionRequest
 from ..model.status import Status
 from ..scheduling.snapshot import Pending
-from . import feed, history, launches, outlook, passes, queries
+from . import feed, history, launches, metrics, outlook, passes, queries
 from .base import StoreBase
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .launches import Launch
+from .metrics import Beginning, Ended, GpuHolder, Live, Progress
 from .outlook import Ahead
 from .records import AgentState, HistoryEntry, Session
 
@@ -117,3 +118,31 @@ class ServiceCalls(StoreBase):
         """A session of this owner as it would wait if it were submitted at that time."""
         with self._db.read() as db:
             return passes.candidate(db, request, owner, now)
+
+    # -- what metrics are made from
+
+    def live_counts(self) -> list[Live]:
+        """Sessions that are not over, by resource group and status."""
+        with self._db.query() as db:
+            return metrics.live(db)
+
+    def ended_counts(self, since: datetime) -> list[Ended]:
+        """Sessions that ended since then, by status and reason."""
+        with self._db.query() as db:
+            return metrics.ended(db, since)
+
+    def beginning(self) -> Beginning:
+        """Where who counts sessions from now on begins."""
+        with self._db.read() as db:
+            return metrics.beginning(db)
+
+    def progress_after(self, after_seq: int, limit: int) -> list[Progress]:
+        """How far sessions have come that changed after that number, each once, in the order of
+        their changes. Go on with the number of the last one."""
+        with self._db.query() as db:
+            return metrics.changed(db, after_seq, limit)
+
+    def gpu_holders(self) -> list[GpuHolder]:
+        """Sessions that hold GPUs now, in the order in which they were given them."""
+        with self._db.query() as db:
+            return metrics.gpu_holders(db)

@@ -169,3 +169,31 @@ async def test_what_is_sampled_of_it(
     fake.set(TWO_GPUS, "fail * DriverNotLoaded")
     (step,) = await sampling.once(site)
     assert (step.gpu, step.gpu_mem, step.cpu) == (None, None, 0)
+
+
+async def test_an_admin_sees_who_holds_which_gpu(service: Running, fake: Fake, proc: Proc) -> None:
+    id = await started_by(service, "alice", 1.5)
+    waits = await launch(service, "bob", {"name": "placed", "resources": {"fgpu": 1}})
+    site = service.service.parts.site
+    site.store.run_pass(site.policies, site.catalog, utcnow())  # it has its place, and no container
+    for pid in (1111, 2222, 3333):
+        proc.add(pid, "0::/\n")
+    proc.add(1111, f"0::/docker/{CONTAINER}\n")
+    fake.change("process 3333 unknown\n", "")
+    reply = await service.call("GET", "api/agents", "admin")
+    (device,) = reply.json["items"][0]["devices"]
+    first, second = device["holders"]
+    assert first == {
+        "session_id": id, "name": first["name"], "owner": "alice", "amount": 1500,
+        "memory": first["memory"], "memory_used": 5_000_000_000, "busy": 30,
+    }  # fmt: skip
+    assert (second["session_id"], second["owner"], second["amount"]) == (waits["id"], "bob", 1000)
+    assert (second["memory_used"], second["busy"]) == (None, None)
+    page = (await service.call("GET", "admin", "admin")).json
+    told = page.split("Who holds")[1].split("</table>")[0]
+    assert f'sessions/{id}">' in told
+    assert ">placed<" in told
+    assert "30 %" in told
+    assert "not known" in told
+    assert "1.5" in told
+    assert (await service.call("GET", "api/agents", "alice")).status == 403

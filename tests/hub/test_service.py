@@ -89,6 +89,15 @@ def test_signing_in_by_cookie_and_by_token(hub: Hub) -> None:
     headers["X-XSRFToken"] = str(xsrf)
     assert chief.get(url, headers=headers, params=everybody, timeout=30).status_code == 200
 
+    # The metrics: for whom the Hub's own are, by their one scope.
+    metrics = f"{hub.url}/services/backendai/metrics"
+    seen = chief.get(metrics, headers=headers, timeout=30)
+    assert (seen.status_code, "backendai_database_up 1.0" in seen.text) == (200, True), seen.text
+    narrow = token_of(hub, "admin", scopes=["read:metrics"])
+    assert api(hub, "metrics", narrow).status_code == 200
+    assert api(hub, "metrics", token_of(hub, "rosa")).status_code == 403
+    assert api(hub, "metrics", "").status_code == 401
+
 
 def test_who_may_see_and_do_what(hub: Hub) -> None:
     """The matrix at a real Hub: whose scopes they are is the Hub's to say."""

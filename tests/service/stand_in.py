@@ -37,7 +37,7 @@ class StandIn:
         self.users[name] = {"kind": "user", "name": name, "admin": admin, "groups": list(groups)}
         scopes = own_scopes(name)
         if admin:
-            scopes += ["read:servers", "start:servers", "delete:servers"]
+            scopes += ["read:servers", "start:servers", "delete:servers", "read:metrics"]
         return self.token(name, scopes)
 
     def token(self, name: str, scopes: list[str]) -> str:

@@ -88,7 +88,7 @@ def test_the_api_tells_the_devices_of_an_agent() -> None:
     assert AgentRow.of(STATE, Load()).devices == []
     assert set(DeviceRow.model_fields) >= {
         "uuid", "name", "slot", "profile", "capacity", "free", "memory", "provider", "enforcement",
-        "verified", "available", "reason", "simulated",
+        "verified", "available", "reason", "simulated", "holders",
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from ...site.clock import utcnow
 from ...store import NotFound
 from ..agents import AgentChange, AgentList, AgentRow, loads
 from ..base import Handler, Refused
+from ..holders import holders
 
 
 class AgentsHandler(Handler):
@@ -15,8 +16,10 @@ class AgentsHandler(Handler):
 
     async def get(self) -> None:
         db, store = self.site.db, self.site.store
-        agents, holdings = await asyncio.gather(db(store.agents), db(store.holdings))
-        there = loads(agents, holdings)
+        agents, holdings, who = await asyncio.gather(
+            db(store.agents), db(store.holdings), holders(self.service)
+        )
+        there = loads(agents, holdings, who)
         self.reply(AgentList(items=[AgentRow.of(each, there[each.name]) for each in agents]))
 
 
@@ -38,8 +41,8 @@ class AgentHandler(Handler):
         else:
             site.log.info("Agent %s takes no sessions, as %s says", name, agent.drained_by)
         site.queue.kick()
-        holdings = await site.db(site.store.holdings)
-        self.reply(AgentRow.of(agent, loads([agent], holdings)[agent.name]))
+        holdings, who = await asyncio.gather(site.db(site.store.holdings), holders(self.service))
+        self.reply(AgentRow.of(agent, loads([agent], holdings, who)[agent.name]))
 
 
 def _not_found() -> Refused:

@@ -67,6 +67,7 @@ class SessionsHandler(Listing):
         options = self.object_body()
         context = await context_of(self.service, self.caller, options, self.call.scope)
         sessions = await launch(self.site, self.caller, options, context)
+        self.made_sessions = [session.id for session in sessions]
         self.reply(Launched(sessions=[SessionRow.of(session) for session in sessions]))
 
 

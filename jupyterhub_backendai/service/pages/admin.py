@@ -20,6 +20,7 @@ from ..agents import DeviceRow, Load, device_rows, loads
 from ..apps import OpenWayRow
 from ..auth import DELETE, READ, START
 from ..base import Refused
+from ..holders import holders
 from ..opening import addresses_for
 from ..owners import EVERYBODY
 from ..schemas import Part
@@ -133,15 +134,16 @@ class AdminPage(Page):
         wanted = self.read_query(AdminQuery).agent
         db, store, groups = self.site.db, self.site.store, self.site.catalog.resource_groups
         waiting = asyncio.gather(*(self._waiting(group) for group in groups))
-        agents, holdings, lines, ways = await asyncio.gather(
-            db(store.agents), db(store.holdings), waiting, db(store.open_ways)
-        )
+        agents, holdings, lines, ways, who = await asyncio.gather(
+            db(store.agents), db(store.holdings), waiting, db(store.open_ways),
+            holders(self.service),
+        )  # fmt: skip
         named = [agent for agent in agents if wanted in agent.name]
         rows = fair(
             [len(line) for line, _ in lines],
             max(LEAST_WAITING, MOST_WAITING - len(named) // 2),
         )
-        there = loads(agents, holdings)
+        there = loads(agents, holdings, who)
         each = max(0, MOST_HELD // max(1, len(named)) - 1)
         shown = {agent.name: list(there[agent.name].sessions)[:each] for agent in named}
         sessions = await db(store.get_many, [id for ids in shown.values() for id in ids])

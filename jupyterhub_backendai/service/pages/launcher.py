@@ -120,6 +120,7 @@ class LaunchPage(Page):
 
         async def work() -> str:
             sessions = await launch(self.site, self.caller, spec, await self._context(spec))
+            self.made_sessions = [session.id for session in sessions]
             ids = ",".join(session.id for session in sessions[:MOST_TOLD])
             return f"{self.hub_auth.base_url}?launched={ids}#s-{sessions[0].id}"
 
