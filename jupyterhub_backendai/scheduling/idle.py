@@ -181,12 +181,16 @@ def earliest(verdicts: Iterable[Verdict]) -> Verdict | None:
 def is_due(verdict: Verdict, facts: Facts, now: float) -> bool:
     """Whether a session is to be ended now: what is known of it now must say so, too. Of the
     network check the session must have been asked since it was due, so that nobody who came back
-    a moment ago is taken for away."""
+    a moment ago is taken for away; of the utilization check it must have been measured."""
     if verdict.ends_at is None or verdict.ends_at > now:
         return False
     ends = judge(verdict.check, facts, now, inf).ends_at
     if ends is None or ends > now:
         return False
-    if verdict.check.name != "network":
+    if verdict.check.name == "network":
+        return facts.heard is not None and facts.heard >= ends - HAIR
+    window = facts.windows.get(verdict.check)
+    if window is None:
         return True
-    return facts.heard is not None and facts.heard >= ends - HAIR
+    kept = facts.kept_until is not None and ends <= facts.kept_until
+    return kept or ends <= window.told(now) + HAIR

@@ -29,13 +29,16 @@ Span = tuple[float, float]  # of time: from, until
 
 class Window:
     """The use of one session over the last `seconds`. Times are seconds of one clock that only
-    goes forward; nothing before `since` is counted. What is asked about now is best asked at the
-    end of the newest step: what is after it was not seen."""
+    goes forward; nothing before `since` is counted. Steps come a while after what they tell of:
+    for `patience` seconds it is not said that nobody looked."""
 
     __slots__ = ("_known", "_level", "_newest", "_seen", "_told", "_used",
-                 "full_at", "metrics", "seconds", "since", "span")  # fmt: skip
+                 "full_at", "metrics", "patience", "seconds", "since", "span")  # fmt: skip
 
-    def __init__(self, metrics: Sequence[str], seconds: float, since: float) -> None:
+    def __init__(
+        self, metrics: Sequence[str], seconds: float, since: float, patience: float = 0.0
+    ) -> None:
+        self.patience = patience
         self.metrics = tuple(metrics)
         self.seconds, self.since = float(seconds), float(since)
         self.span = self.seconds / BUCKETS  # seconds of one bucket
@@ -58,6 +61,8 @@ class Window:
         come in the order of time; what an earlier one has told is not counted again."""
         at = max(began, self._told, ended - self.seconds)
         if ended <= at:
+            if ended <= self.since:
+                self._go_on(values)
             return
         first, last = self._number(at), self._number(ended)
         self._move_to(last)
@@ -67,16 +72,23 @@ class Window:
                 self._put(number, until - at, values)
                 at = until
         self._told = ended
+        self._go_on(values)
+
+    def _go_on(self, values: Sequence[float | None]) -> None:
         for index, value in enumerate(values):
             before = self._level[index]
             if before is not None and value is not None:
                 value = before + NEWER * (value - before)
             self._level[index] = value
 
+    def told(self, now: float) -> float:
+        """Until when it is known what was used, where that is not long ago; else now."""
+        return self._told if 0 <= now - self._told <= self.patience else now
+
     def averages(self, now: float) -> Values:
         """The averages over the window that ends now, of what there is of it while it is young;
         None where less than half is known."""
-        sums = self._sums(self._not_before(now))
+        sums = self._sums(self._not_before(self.told(now)))
         return tuple(
             (used + FULL * sums.unseen) / (known + sums.unseen)
             if known > 0 and known >= sums.half
@@ -87,7 +99,7 @@ class Window:
     def below(self, now: float, limits: Sequence[float]) -> Iterator[list[Span]]:
         """By metric the spans of time, from now on, in which its average over a whole window will
         be below its limit, if the present level goes on."""
-        now = self._not_before(now)
+        now = self._not_before(self.told(now))
         sums, lines = self._sums(now), _Lines(self, now)
         unseen = [self._unseen(one, now) for one in lines.numbers] if sums.unseen > HAIR else None
         for level, limit, *of in zip(

@@ -20,7 +20,7 @@ import aiohttp
 import pytest
 import requests
 
-from .harness import TOKEN, Hub, running, wait_for
+from .harness import Hub, running, wait_for
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
@@ -151,7 +151,7 @@ class Idle:
 
 async def polls(one: Idle, over: threading.Event) -> None:
     """A page that is open and asks by itself, as JupyterLab's do."""
-    headers = {"Authorization": f"token {TOKEN}"}
+    headers = {"Authorization": f"token {one.token}"}
     async with aiohttp.ClientSession(headers=headers) as client:
         while not over.is_set():
             for path in ("api/kernels", "api/sessions", "api/terminals"):
@@ -162,7 +162,7 @@ async def polls(one: Idle, over: threading.Event) -> None:
 
 async def types(one: Idle, over: threading.Event) -> None:
     """Somebody types into a terminal of Jupyter's."""
-    headers = {"Authorization": f"token {TOKEN}"}
+    headers = {"Authorization": f"token {one.token}"}
     async with aiohttp.ClientSession(headers=headers, raise_for_status=True) as client:
         async with client.post(f"{one.server}/api/terminals") as reply:
             name = (await reply.json())["name"]

@@ -234,15 +234,13 @@ async def test_utilization_of_a_parked_session(tmp_path: Path) -> None:
     rule = {"window": "1h", "grace": "10m", "thresholds": {"cpu": 5, "gpu": 50}}
     async with idle(tmp_path, {"utilization": rule}) as one:
         for _ in range(int(HOUR / INTERVAL)):
-            use(one, 800)
-            await one.rounds(INTERVAL)
+            await use(one, 800)
         view = await one.view()
         assert (view["ends_at"], view["checks"][0]["state"]) == (None, "used")
         assert [m["metric"] for m in view["checks"][0]["metrics"]] == ["cpu"], "it has no GPU"
         told: list[datetime] = []
         for _ in range(int(2 * HOUR / INTERVAL)):
-            use(one, 10)
-            await one.rounds(INTERVAL)
+            await use(one, 10)
             if not one.is_running:
                 break
             if (ends := (await one.view())["ends_at"]) is not None:
@@ -254,9 +252,11 @@ async def test_utilization_of_a_parked_session(tmp_path: Path) -> None:
         assert max(abs(each) for each in late) <= INTERVAL + 1, late
 
 
-def use(one: Idle, cpu: float) -> None:
-    """What it used in the interval that ends after the next time passes: thousandths of a core."""
+async def use(one: Idle, cpu: float) -> None:
+    """A step in which it uses so many thousandths of a core, and a round."""
+    one.time.passes(INTERVAL)
     one.worker.add([Step(one.id, one.time.wall, INTERVAL, cpu=cpu, mem=None)])
+    await one.once()
 
 
 async def test_nothing_ends_for_what_was_not_seen(tmp_path: Path) -> None:
@@ -265,9 +265,7 @@ async def test_nothing_ends_for_what_was_not_seen(tmp_path: Path) -> None:
         await one.rounds(3 * HOUR, each=60)
         assert one.is_running, "no sample came"
         for _ in range(int(0.9 * HOUR / INTERVAL)):
-            one.time.passes(INTERVAL)
-            use(one, 0)
-        await one.once()
+            await use(one, 0)
         assert one.is_running
         await one.restart(down=HOUR)
         await one.once()

@@ -84,7 +84,8 @@ class Watch:
             checks = self.site.idle.checks(session)
             has = await self._has(session)
             record = self._records.get(session.id) or IdleRecord(self._started(session, now))
-            self.sessions[session.id] = Watched(session, checks, record, has)
+            patience = STALE * self.interval
+            self.sessions[session.id] = Watched(session, checks, record, has, patience)
 
     async def _has(self, session: Session) -> dict[str, float]:
         slots = session.slots

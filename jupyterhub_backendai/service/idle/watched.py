@@ -25,12 +25,13 @@ class Watched:
         checks: tuple[Check, ...],
         record: IdleRecord,
         has: Mapping[str, float],
+        patience: float,
     ) -> None:
         self.session = session
         self.checks = checks
         self.facts = Facts(
             record.started, record.used, record.asked, record.heard, record.kept_until,
-            {check: _window(check, record.started) for check in checks if check.metrics},
+            {one: _window(one, record.started, patience) for one in checks if one.metrics},
         )  # fmt: skip
         self.kept = record.kept
         self.has = has
@@ -96,8 +97,8 @@ class Watched:
         )
 
 
-def _window(check: Check, started: float) -> Window:
-    return Window(check.metrics, check.limit, started + check.grace)
+def _window(check: Check, started: float, patience: float) -> Window:
+    return Window(check.metrics, check.limit, started + check.grace, patience)
 
 
 def percentages(step: Step, has: Mapping[str, float]) -> dict[str, float | None]:

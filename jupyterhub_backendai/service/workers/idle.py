@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
+from ..._within import within
 from ...model.status import Status
 from ...model.usage import Step
 from ...scheduling.idle import Verdict
@@ -34,6 +36,7 @@ class IdleWorker:
         self.watch: Watch | None = None
         self.asker = Asker()
         self._ending: set[str] = set()
+        self._sampled = asyncio.Event()
         self._ends = asyncio.Semaphore(ENDS_AT_ONCE)
         self._noted: float | None = None
         self._places: dict[str, Place | None] = {}
@@ -46,7 +49,10 @@ class IdleWorker:
                     await self.once()
                 except Unavailable as error:
                     self.site.log.warning("No idle check can be made: %s", error)
-                await asyncio.sleep(self.interval)
+                # Right after a sample: so an end comes with the first that says so.
+                with suppress(asyncio.TimeoutError):
+                    await within(self.interval, self._sampled.wait())
+                self._sampled.clear()
         finally:
             await self.asker.close()
 
@@ -54,6 +60,7 @@ class IdleWorker:
         """What sessions have used, as it is measured."""
         if self.watch is not None:
             self.watch.add(steps)
+        self._sampled.set()
 
     async def once(self) -> None:
         """One round. Raises `Unavailable`."""
