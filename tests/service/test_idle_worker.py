@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.model.status import Status
-from jupyterhub_backendai.model.usage import Step
+from jupyterhub_backendai.model.usage import Step, span_of
 from jupyterhub_backendai.service.idle.clock import Sources, SteadyClock
+from jupyterhub_backendai.service.sampling import Has
 from jupyterhub_backendai.service.workers.idle import IdleWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import ClockRecord, Session
@@ -371,3 +373,24 @@ def test_the_clock_goes_on_across_restarts_of_all_kinds() -> None:
     assert SteadyClock(noted, time.sources).now() == pytest.approx(began + 160)
     back = ClockRecord(noted.time, noted.wall + 9999, noted.boot_time, noted.boot_id)
     assert SteadyClock(back, time.sources).now() == pytest.approx(began + 100), "never back"
+
+
+async def test_pages_show_what_it_uses(tmp_path: Path) -> None:
+    async with idle(tmp_path, {"network": "1h"}) as one:
+        service = one.service.service
+        page = f"sessions/{one.id}?part=use"
+        assert "Memory" in (await one.service.call("GET", page, "alice")).json
+        step = Step(one.id, utcnow(), INTERVAL, cpu=250, mem=GIB // 2, net_in=3000, net_out=0)
+        service.sampling.has[one.id] = Has(1000, GIB)
+        service.sampling.latest[one.id] = step
+        await service.parts.site.db(
+            one.service.store.add_usage, [span_of(step)], before=None, now=utcnow()
+        )
+        text = (await one.service.call("GET", page, "alice")).json
+        assert "0.25 cores" in text
+        assert "Received" in text
+        assert "GPU" not in text
+        listed = (await one.service.call("GET", "?part=list", "alice")).json
+        assert "CPU 25%" in listed
+        assert "Memory 50%" in listed
+        assert (await one.service.call("GET", page, "bob")).status == 404

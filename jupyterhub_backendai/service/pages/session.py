@@ -11,8 +11,10 @@ from ...model.status import IN_LINE, Phase, Status
 from ...store import HistoryEntry, Session
 from ..auth import READ, START
 from ..calls.sessions import find
+from ..charts import usage_of
 from .idle import IdlePage
 from .notices import tab_state
+from .use import rows
 from .words import entry_to, session_to
 
 DETAIL = {
@@ -20,6 +22,7 @@ DETAIL = {
     "start": "backendai/pages/session_start.html",
     "gpus": "backendai/pages/session_gpus.html",
     "idle": "backendai/pages/session_idle.html",
+    "use": "backendai/pages/session_use.html",
 }
 NEWEST = 20  # rows of a history among which the latest try is looked for
 
@@ -54,6 +57,12 @@ class DetailPage(SessionPage):
         if self.part == "gpus":
             usage = await self.service.usages.of(self.site, session, kernels, granted)
             self.write_page("", DETAIL, session=session, usage=usage)
+            return
+        if self.part == "use":
+            gpus = await self.service.usages.of(self.site, session, kernels, granted)
+            now = self.service.sampling.now(session.id)
+            used = await usage_of(self.site, session, granted, gpus, now, None)
+            self.write_page("", DETAIL, rows=list(rows(used)))
             return
         earlier, later, (history, _) = await asyncio.gather(
             db(store.dependencies, session.id),

@@ -13,7 +13,7 @@ from pydantic import Field
 from ...model.slots import SLOT_NAMES, format_bytes, format_thousandths
 from ...model.status import FINAL, LIVE, Status
 from ...site.runtime import Site
-from ...store import Filter
+from ...store import Filter, Session
 from ..auth import READ, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
@@ -21,6 +21,7 @@ from .base import Page
 from .idle import ends_at, warnings_of
 from .launcher import FOR
 from .lists import ListSettings
+from .use import Bar, bars
 from .words import session_to
 
 Sort = Literal[
@@ -114,8 +115,11 @@ class SessionsPage(Page):
             tabs=list(_tabs(query, service, counts, waiting)),
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
-            idle_end=partial(ends_at, self.service),
+            idle_end=partial(ends_at, self.service), use_of=self._use_of,
         )  # fmt: skip
+
+    def _use_of(self, session: Session) -> list[Bar]:
+        return bars(self.service.used(session.id))
 
     async def _launches(self, mine: bool) -> dict[str, Any]:
         """What leads to the launcher; recent launches beside one's own sessions only."""
