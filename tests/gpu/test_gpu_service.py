@@ -190,7 +190,7 @@ async def test_an_admin_sees_who_holds_which_gpu(service: Running, fake: Fake, p
     assert (second["session_id"], second["owner"], second["amount"]) == (waits["id"], "bob", 1000)
     assert (second["memory_used"], second["busy"]) == (None, None)
     page = (await service.call("GET", "admin", "admin")).json
-    told = page.split("Who holds")[1].split("</table>")[0]
+    told = page.split("Who holds")[1].split("</ul>")[0]
     assert f'sessions/{id}">' in told
     assert ">placed<" in told
     assert "30 %" in told

@@ -44,7 +44,9 @@ async def test_an_estimate_is_asked_for_when_something_changed(sample: Sample, v
     await page.goto(page.url.replace("notices", f"sessions/{session.id}"))
     await expect(page.locator("#bk-why")).to_contain_text("In line, #2")
     await expect(page.locator("#bk-live")).to_have_text("Live")
-    await expect(page.locator("[data-late]")).to_contain_text(re.compile("start", re.IGNORECASE))
+    await expect(page.locator("[data-late=start]")).to_contain_text(
+        re.compile("start", re.IGNORECASE)
+    )
     assert asked.count("start") == 1
     for name in ("renamed", "renamed-again"):
         sample.store.change(session.id, name, None, None)
@@ -57,7 +59,9 @@ async def test_an_estimate_is_asked_for_when_something_changed(sample: Sample, v
     )  # fmt: skip
     sample.place()
     await expect(page.locator("#bk-why")).to_contain_text("In line, #1")
-    await expect(page.locator("[data-late]")).to_contain_text(re.compile("start", re.IGNORECASE))
+    await expect(page.locator("[data-late=start]")).to_contain_text(
+        re.compile("start", re.IGNORECASE)
+    )
     assert asked.count("start") == 2
 
 
