@@ -192,5 +192,5 @@ def is_due(verdict: Verdict, facts: Facts, now: float) -> bool:
     window = facts.windows.get(verdict.check)
     if window is None:
         return True
-    kept = facts.kept_until is not None and ends <= facts.kept_until
-    return kept or ends <= window.told(now) + HAIR
+    below = below_at(verdict.check, window, now)
+    return below is not None and below <= window.told(now) + HAIR

@@ -7,7 +7,7 @@ from ..site.clock import utcnow
 from ..site.ending import ended_by
 from ..site.runtime import Site
 from ..store import Changed, Session
-from .hub import HubClient, HubUnavailable
+from .hub import HubClient, HubError, HubUnavailable
 
 MAX_RACES = 10  # looks at a session that somebody else keeps moving
 _IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
@@ -75,6 +75,18 @@ async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Se
             now=utcnow(),
         )  # fmt: skip
     return session
+
+
+async def tell_hub(site: Site, hub: HubClient, session: Session) -> None:
+    """Has the Hub stop the server of a session that is over, unless another one has its name by
+    now. The Hub notices by itself too, when it next looks at that server."""
+    latest = await site.db(site.store.latest_of, session.owner, session.server_name)
+    if latest is None or latest.id != session.id:
+        return
+    try:
+        await hub.stop(session.owner, session.server_name, remove=True)
+    except HubError as error:
+        site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
 
 
 async def _stop_quietly(site: Site, hub: HubClient, session: Session) -> None:

@@ -41,8 +41,8 @@ class Has:
 
 
 class Sampling:
-    """The steps of all sessions that run. `listeners` are called with those of a round after they
-    were stored, on the loop; one that fails is logged and keeps the others from nothing."""
+    """The steps of all sessions that run. `listeners` are called with those of a round, on the
+    loop; one that fails is logged and keeps the others from nothing."""
 
     def __init__(self, usages: Usages) -> None:
         self.listeners: list[Listener] = []
@@ -75,12 +75,12 @@ class Sampling:
         await self._look_who_runs(site)
         steps = [step for step in await self._look(site) if step is not None]
         self.latest.update({step.session_id: step for step in steps})
-        await self._write(site, steps)
         for listener in self.listeners:
             try:
                 listener(steps)
             except Exception:  # of somebody else: the samples go on
                 site.log.exception("What listens to the usage of sessions failed")
+        await self._write(site, steps)
         return steps
 
     def used(self, session_id: str) -> dict[str, int | None] | None:
@@ -159,6 +159,8 @@ class Sampling:
                 answers[name] = task.result()
             except EngineError as error:  # which the log has from whoever looks after agents
                 site.log.debug("What is used on %s is not known: %s", name, error)
+            except Exception as error:  # of one agent: the others are sampled all the same
+                site.warn_once(f"What is used on {name} cannot be read: {error!r}")
         return answers
 
     def _step(
@@ -189,6 +191,8 @@ class Sampling:
                 site.log.error("What sessions use cannot be stored; it is kept: %s", error)
             self._away = True
             return
+        except Exception:  # the same would fail each time, and so would all that comes after
+            site.log.exception("What sessions used cannot be stored, and is left out")
         self._away, self._written = False, now
         self._unwritten.clear()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from ..model.status import Phase, Result
+from ..model.errors import FieldError, Kind, RequestError
+from ..model.status import Phase, Result, Status
 from . import history, idle, sessions
 from .base import StoreBase
 from .history import Outcome
@@ -41,9 +42,12 @@ class IdleCalls(StoreBase):
     ) -> IdleRecord:
         """Notes that an owner keeps a session: what `extend` makes of what is noted of it
         (`otherwise` where nothing is), and the sentence in its history. `extend` may raise, and
-        then nothing is done. Raises `NotFound`."""
+        then nothing is done. Raises `NotFound`; `RequestError` for one that does not run."""
         with self._write() as db:
             status = sessions.touch(db, session_id).status
+            if status is not Status.RUNNING:
+                message = f"It does not run: it is {status.value}."
+                raise RequestError([FieldError("", "not_running", message, Kind.CONFLICT)])
             record = extend(idle.one(db, session_id) or otherwise)
             idle.keep(db, session_id, record)
             outcome = Outcome(Phase.KEEP, Result.SUCCESS, status, None, "kept", sentence)

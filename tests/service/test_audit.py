@@ -17,8 +17,11 @@ SECRET = "s3cret-value"
 
 
 async def until(reached: Callable[[], bool]) -> None:
-    while not reached():  # noqa: ASYNC110 - another thread writes
+    for _ in range(5000):
+        if reached():
+            return
         await asyncio.sleep(0.02)
+    raise AssertionError("the audit log does not have it")
 
 
 async def lines_of(path: Path, count: int) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ import pytest
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.model.usage import Step, span_of
+from jupyterhub_backendai.service.idle.asking import Asker
 from jupyterhub_backendai.service.idle.clock import Sources, SteadyClock
 from jupyterhub_backendai.service.sampling import Has
 from jupyterhub_backendai.service.workers.idle import IdleWorker
@@ -115,6 +116,7 @@ class Idle:
         """The service ends, and comes back later."""
         assert self.worker.watch is not None
         await self.worker.watch.note()
+        await self.worker.asker.close()
         self.time.passes(down)
         self.new_worker()
 
@@ -122,6 +124,10 @@ class Idle:
         site = self.service.service.parts.site
         hub = self.service.service.hub
         self.worker = IdleWorker(site, hub, INTERVAL, self.time.sources)
+        self.worker.asker = Asker(
+            HOUR, HOUR
+        )  # a machine that is slow is not a server that is silent
+        self.worker.patience = HOUR
         self.service.service.idle = self.worker
 
 

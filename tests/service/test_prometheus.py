@@ -147,7 +147,7 @@ async def test_it_answers_what_the_dashboard_and_the_alerts_ask(
                 "sum by (status, reason) (backendai_sessions_ended_last_day)": 1,
             }.items():  # fmt: skip
                 assert query in QUERIES
-                assert await server.values(query) == [value], query
+                await server.until(query, value)
             # The rules are loaded, and none of them has failed.
             (group,) = (await server.ask("rules"))["groups"]
             assert [rule["query"] for rule in group["rules"]], "the alerts are there"

@@ -6,11 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from store_samples import NOW, submit
+from store_samples import NOW, run_pass, slots, start, submit
 
 from jupyterhub_backendai.model.errors import FieldError, RequestError
 from jupyterhub_backendai.model.status import Phase, Status
-from jupyterhub_backendai.store import ClockRecord, IdleRecord, NotFound, Store
+from jupyterhub_backendai.store import AgentReport, ClockRecord, IdleRecord, NotFound, Store
 
 CLOCK = ClockRecord(1.5e9 + 0.123456, 1.7e9, 1234.5, "boot")
 
@@ -44,6 +44,12 @@ def test_the_clock_is_nobodys_at_first(store: Store) -> None:
 
 def test_what_an_owner_keeps_is_noted_once_and_not_written_over(store: Store) -> None:
     session = submit(store, "a")
+    with pytest.raises(RequestError):
+        store.keep_session(session.id, IdleRecord(1.0), lambda noted: noted, "kept", NOW)
+    assert Phase.KEEP not in [entry.phase for entry in store.history(session.id)]
+    store.report_agents([AgentReport("a", "default", slots(8, 32))], now=NOW)
+    run_pass(store)
+    start(store, session.id, 1)
 
     def longer(noted: IdleRecord) -> IdleRecord:
         if noted.kept >= 300:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from ...model.errors import FieldError, Kind, RequestError
 from ...model.idle import Keep
 from ...model.moments import limit_words
-from ...scheduling.idle import earliest
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import IdleRecord
@@ -15,6 +15,7 @@ from .watch import Watch
 from .watched import Watched
 
 FIELD = "seconds"
+LEAST = 60.0  # seconds; to be kept for less is not worth a word
 
 
 async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None, by: str) -> None:
@@ -27,36 +28,38 @@ async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None
         raise _refused("not_needed", "Nothing ends it by itself, so it need not be kept.")
     if rule is None:
         raise _refused("not_allowed", "Its policy does not let it be kept.")
-    watch.judge(watched)
-    first = earliest(watched.verdicts)
-    if first is not None and not first.check.bends:
-        raise _refused("lifetime", "Its lifetime ends it first, and that cannot be put off.")
-    from_ = max(watch.clock.now(), watched.ends_at or 0.0, watched.facts.kept_until or 0.0)
-    granted = _granted(rule, watched, seconds)
+    async with watched.deciding:
+        watch.judge(watched)
+        facts = watched.facts
+        begins = max(watch.clock.now(), watched.ends_at or 0.0, facts.kept_until or 0.0)
+        fixed = [one.ends_at for one in watched.verdicts if one.ends_at and not one.check.bends]
+        room = min(fixed, default=inf) - begins
+        if room < LEAST:
+            raise _refused("lifetime", "Its lifetime ends it first, and that cannot be put off.")
+        granted = _granted(rule, watched.kept, room, seconds)
 
-    def extend(noted: IdleRecord) -> IdleRecord:
-        # As it is noted: another page may have kept it since we looked.
-        _granted(rule, watched, granted, noted.kept)
-        return replace(noted, kept=noted.kept + granted, kept_until=from_ + granted)
+        def extend(noted: IdleRecord) -> IdleRecord:
+            # As it is noted: nobody else's word since we looked is passed over.
+            _granted(rule, noted.kept, room, granted)
+            until = max(begins, noted.kept_until or 0.0) + granted
+            return replace(noted, kept=noted.kept + granted, kept_until=until)
 
-    sentence = f"{by} keeps it for {limit_words(granted)}."
-    record = await site.db(
-        site.store.keep_session, watched.session.id, watched.record, extend, sentence, utcnow()
-    )
-    watched.kept, watched.facts.kept_until = record.kept, record.kept_until
-    watch.judge(watched)
+        sentence = f"{by} keeps it for {limit_words(granted)}."
+        record = await site.db(
+            site.store.keep_session, watched.session.id, watched.record, extend, sentence, utcnow()
+        )
+        watched.kept, facts.kept_until = record.kept, record.kept_until
+        watch.judge(watched)
 
 
-def _granted(
-    rule: Keep, watched: Watched, seconds: float | None, kept: float | None = None
-) -> float:
-    left = max(0.0, rule.total - (watched.kept if kept is None else kept))
-    most = min(rule.each, left)
+def _granted(rule: Keep, kept: float, room: float, seconds: float | None) -> float:
+    most = min(rule.each, max(0.0, rule.total - kept))
     if most <= 0:
         raise _refused(
             "used_up",
             f"It was kept for {limit_words(rule.total)}, which is all that its policy allows.",
         )
+    most = float(int(min(most, room)))
     if seconds is None:
         return most
     if seconds > most:

@@ -19,6 +19,7 @@ from .clock import Sources, SteadyClock
 from .watched import Watched
 
 BATCH = 500  # changes read, and sessions judged, at once
+READ_BACK = 50  # sessions whose use is read back at once
 STALE = 3.0  # times between two answers after which a server's last one says nothing
 
 
@@ -67,9 +68,10 @@ class Watch:
         windows = {id: one.facts.windows for id, one in self.sessions.items()}
         longest = max((c.limit for each in windows.values() for c in each), default=0.0)
         wanted = [id for id, each in windows.items() if each]
-        for at in range(0, len(wanted), BATCH):
+        for at in range(0, len(wanted), READ_BACK):
             find, since = self.site.store.usage_steps, self.clock.wall(now - longest)
-            for id, steps in (await self.site.db(find, wanted[at : at + BATCH], since)).items():
+            some = wanted[at : at + READ_BACK]
+            for id, steps in (await self.site.db(find, some, since)).items():
                 for step in steps:
                     self.sessions[id].add(step, min(now, self.clock.of(step.at)))
                 await asyncio.sleep(0)
@@ -146,6 +148,11 @@ class Watch:
             or now - one.facts.heard >= self.ask_after(one)
             or one.to_confirm(now)
         ]
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is a session of which nothing is noted yet."""
+        return any(one.noted is None and one.checks for one in self.sessions.values())
 
     def due(self) -> list[tuple[Watched, Verdict]]:
         """Those to be ended now, and by what."""

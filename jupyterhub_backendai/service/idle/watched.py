@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from ...model.usage import Step
@@ -34,6 +35,7 @@ class Watched:
             {one: _window(one, record.started, patience) for one in checks if one.metrics},
         )  # fmt: skip
         self.kept = record.kept
+        self.deciding = asyncio.Lock()  # whether it ends, or is kept
         self.has = has
         self.ends_at = record.not_before
         self.verdicts: tuple[Verdict, ...] = ()

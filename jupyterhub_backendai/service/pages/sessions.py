@@ -78,7 +78,9 @@ class SessionsPage(Page):
         site = self.site
         query = self.read_query(ListQuery)
         if self.part == WARNINGS:
-            found = list(warnings_of(self.service, self.caller.name))
+            # Every page asks for it: who may not see their own sessions has none to be warned of.
+            may = self.caller.is_user and self.caller.may(READ, self.caller.name)
+            found = list(warnings_of(self.service, self.caller.name)) if may else []
             self.write_page("", PARTS, warnings=found)
             return
         owner = await whose(self.service, self.caller, query.owner or None)

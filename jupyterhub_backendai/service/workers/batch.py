@@ -20,6 +20,7 @@ from ...site.clock import utcnow
 from ...site.ending import Why
 from ...site.runtime import Site
 from ...store import NotFound, Session, SessionResult
+from ..ending import tell_hub
 from ..hub import HubClient, HubError, HubUnavailable
 
 LOOK_INTERVAL = 1.0  # seconds between two looks at all that run
@@ -90,7 +91,7 @@ class BatchWorker:
         async with self._ends[agent]:
             # Here, so that it is over while the Hub is away too.
             await self.site.end(session.id, why.code, why.sentence, why.exit_code, why.result)
-        self.site.background(self._tell_hub(session))
+        self.site.background(tell_hub(self.site, self.hub, session))
 
     async def _why_over(self, session_id: str) -> Why | None:
         """None for one that goes on, or that somebody else has ended since it was listed."""
@@ -114,13 +115,6 @@ class BatchWorker:
             return False
         now = time.monotonic()
         return now > self._seen.setdefault(session.id, now) + batch.timeout + OVERDUE
-
-    async def _tell_hub(self, session: Session) -> None:
-        """The Hub notices by itself too, when it next looks at that server."""
-        try:
-            await self.hub.stop(session.owner, session.server_name, remove=True)
-        except HubError as error:
-            self.site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
 
     async def _say_active(self, batch: list[Session]) -> None:
         """A batch session has no browser; whatever culls servers for that must not take it."""

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..._within import within
-from ...model.status import Status
+from ...model.status import IllegalTransition, Phase, Status
 from ...model.usage import Step
 from ...scheduling.idle import Verdict
 from ...site.runtime import Site
 from ...store import NotFound, Session, Unavailable
-from ..hub import HubClient, HubError
+from ..ending import tell_hub
+from ..hub import HubClient
 from ..idle.asking import Asker, Target
 from ..idle.clock import Sources
 from ..idle.watch import Watch
@@ -22,6 +23,7 @@ from ..ways.tunnel import Place, Unreachable
 
 NOTE_EVERY = 60.0  # seconds between two writes of what is to outlive this process
 ENDS_AT_ONCE = 8
+PATIENCE = 1.0  # seconds that a round waits for sessions' servers
 
 
 class IdleWorker:
@@ -39,7 +41,9 @@ class IdleWorker:
         self._sampled = asyncio.Event()
         self._ends = asyncio.Semaphore(ENDS_AT_ONCE)
         self._noted: float | None = None
-        self._places: dict[str, Place | None] = {}
+        self._places: dict[str, Place] = {}
+        self._asking: asyncio.Task[None] | None = None
+        self.patience = PATIENCE
 
     async def run(self) -> None:
         """The endless work."""
@@ -54,6 +58,8 @@ class IdleWorker:
                     await within(self.interval, self._sampled.wait())
                 self._sampled.clear()
         finally:
+            if self._asking is not None:
+                self._asking.cancel()
             await self.asker.close()
 
     def add(self, steps: Sequence[Step]) -> None:
@@ -67,17 +73,26 @@ class IdleWorker:
         watch = self.watch or await Watch.begin(self.site, self.interval, self._sources)
         await watch.follow()
         self.watch = watch
-        self._places = {id: place for id, place in self._places.items() if id in watch.sessions}
-        await self.ask(watch)
+        await self._ask_soon(watch)
         await watch.look()
-        for watched, verdict in watch.due():
+        for watched, _ in watch.due():
             if watched.session.id not in self._ending:
                 self._ending.add(watched.session.id)
-                self.site.background(self._end(watched, verdict))
+                self.site.background(self._end(watch, watched))
         now = watch.clock.now()
-        if self._noted is None or now - self._noted >= NOTE_EVERY:
+        if self._noted is None or watch.has_news or now - self._noted >= NOTE_EVERY:
             await watch.note()
             self._noted = now
+
+    async def _ask_soon(self, watch: Watch) -> None:
+        """Asks; servers that take their time delay no other check: what they say is of a later
+        round."""
+        if self._asking is None:
+            self._asking = asyncio.ensure_future(self.ask(watch))
+        await asyncio.wait({self._asking}, timeout=self.patience)
+        if self._asking.done():
+            asked, self._asking = self._asking, None
+            asked.result()
 
     async def ask(self, watch: Watch) -> None:
         """Asks the servers of sessions whose turn it is when they were used."""
@@ -90,9 +105,16 @@ class IdleWorker:
             if (place := await self._place(one.session)) is not None
         ]
         began = watch.clock.now()
-        for id, answer in (await self.asker.ask(targets)).items():
+        answers = await self.asker.ask(targets)
+        for id, answer in answers.items():
             # As of when it was asked: so much is certain.
             wanted[id].hear(began - answer.used, began - answer.asked, began)
+        # Who is silent may be elsewhere now, and who is there now may be somebody else's.
+        self._places = {
+            id: place
+            for id, place in self._places.items()
+            if id in watch.sessions and (id in answers or id not in wanted)
+        }
 
     async def _place(self, session: Session) -> Place | None:
         """Where a session's server is; None for one that cannot be asked."""
@@ -101,24 +123,36 @@ class IdleWorker:
             try:
                 self._places[session.id] = Place.of_session(session, kernels)
             except Unreachable:
-                self._places[session.id] = None
+                return None
         return self._places[session.id]
 
-    async def _end(self, watched: Watched, verdict: Verdict) -> None:
+    async def _end(self, watch: Watch, watched: Watched) -> None:
         session = watched.session
         try:
             async with self._ends:
-                now = await self.site.db(self.site.store.get, session.id)
-                if now.status is not Status.RUNNING:
-                    return
-                text = reason(verdict)
-                self.site.log.info("Session %s of %s: %s", session.id, session.owner, text)
-                await self.site.end(session.id, f"idle_{verdict.check.name}", text)
-        except NotFound:
+                async with watched.deciding:
+                    # It may have waited: who came back, or keeps it, since then keeps it.
+                    watch.judge(watched)
+                    verdict = watched.due(watch.clock.now())
+                    if verdict is None or not await self._is_ended(session, verdict):
+                        return
+                await self.site.end(session.id, session.reason_code, session.reason)
+        except (NotFound, IllegalTransition) as error:
+            self.site.log.debug("Session %s is not ended: %s", session.id, error)
             return
         finally:
             self._ending.discard(session.id)
-        try:
-            await self.hub.stop(session.owner, session.server_name, remove=True)
-        except HubError as error:
-            self.site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
+        await tell_hub(self.site, self.hub, session)
+
+    async def _is_ended(self, session: Session, verdict: Verdict) -> bool:
+        """Whether its end has begun, by this check. Raises `NotFound`, `IllegalTransition`."""
+        now = await self.site.db(self.site.store.get, session.id)
+        if now.status is not Status.RUNNING:
+            return False
+        code, text = f"idle_{verdict.check.name}", reason(verdict)
+        await self.site.move(
+            session.id, Status.TERMINATING, Phase.TERMINATE, reason_code=code, reason=text,
+            message=text,
+        )  # fmt: skip
+        self.site.log.info("Session %s of %s: %s", session.id, session.owner, text)
+        return True
