@@ -198,7 +198,9 @@ def test_one_daemon_dies_and_comes_back(hub: Hub, engine: SecondEngine) -> None:
     comes = session_of(hub, "comes")
     assert comes["agent"] == "one"
     results = hub.rows("select result, message from history where session_id = ?", comes["id"])
-    assert {"result": "NEED_RETRY", "message": "two does not answer."} in results
+    tried = {"result": "NEED_RETRY", "message": "two does not answer."} in results
+    # A look of the Hub may have come in between, by chance.
+    assert tried or "Agent two is not available" in hub.log_text()
 
     wait_for("it to be noticed", lambda: not agents(hub, "comes")["two"]["available"])
     assert agents(hub, "comes")["one"]["available"]
