@@ -86,6 +86,11 @@ class Totals:
         return found
 
 
+def percent(used: float | None, of: float | None) -> float | None:
+    """What is used of what was granted, in percent; None where either is not known."""
+    return None if used is None or not of else 100.0 * used / of
+
+
 def step_between(
     session_id: str, before: Reading, now: Reading, at: datetime, gpu: Values
 ) -> Step | None:

@@ -13,7 +13,18 @@ from typing import Any
 
 from ..engine.base import EngineError
 from ..model.gpus import Granted
-from ..model.usage import METRICS, SIZES, Reading, Span, Step, Values, merged, span_of, step_between
+from ..model.usage import (
+    METRICS,
+    SIZES,
+    Reading,
+    Span,
+    Step,
+    Values,
+    merged,
+    percent,
+    span_of,
+    step_between,
+)
 from ..site.clock import utcnow
 from ..site.runtime import Site
 from ..store import RunningContainer, Unavailable
@@ -219,7 +230,8 @@ def _of_gpus(usage: Any, container: str, granted: Sequence[Granted]) -> Values:
 
 
 def _percent(value: float | None, of: int | None) -> int | None:
-    return None if value is None or not of else round(100 * value / of)
+    found = percent(value, of)
+    return None if found is None else round(found)
 
 
 assert set(METRICS) <= set(Step.__slots__), "a step has each metric"

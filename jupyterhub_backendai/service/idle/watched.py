@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from ...model.usage import Step
+from ...model.usage import Step, percent
 from ...scheduling.idle import Check, Facts, Verdict, earliest, is_due, judge
 from ...scheduling.window import Window
 from ...store import IdleRecord, Session
@@ -70,9 +70,9 @@ class Watched:
 
     def add(self, step: Step, ended: float) -> None:
         """What it used in a step that ended at `ended`."""
-        percent = percentages(step, self.has)
+        shares = percentages(step, self.has)
         for window in self.facts.windows.values():
-            values = [percent[metric] for metric in window.metrics]
+            values = [shares[metric] for metric in window.metrics]
             window.add(ended - step.seconds, ended, values)
 
     def judge(self, now: float, stale: float, notice: float) -> None:
@@ -107,12 +107,8 @@ def percentages(step: Step, has: Mapping[str, float]) -> dict[str, float | None]
     """What was used of what was granted, in percent; None where it is not known. `has`: what was
     granted, by metric, in the step's units."""
     return {
-        "cpu": _percent(step.cpu, has.get("cpu")),
-        "mem": _percent(step.mem, has.get("mem")),
+        "cpu": percent(step.cpu, has.get("cpu")),
+        "mem": percent(step.mem, has.get("mem")),
         "gpu": step.gpu,
-        "gpu_mem": _percent(step.gpu_mem, has.get("gpu_mem")),
+        "gpu_mem": percent(step.gpu_mem, has.get("gpu_mem")),
     }
-
-
-def _percent(used: float | None, of: float | None) -> float | None:
-    return None if used is None or not of else 100.0 * used / of

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ...model.slots import format_bytes, format_thousandths
+from ...model.usage import percent
 from ..charts import Amounts, SessionUsage
 from ..schemas import UsedPercent
 
@@ -58,10 +59,10 @@ def rows(usage: SessionUsage) -> Iterator[Row]:
         if peak is None and name not in ("cpu", "mem"):
             continue
         now, of = _of(usage.now, name), has.get(name)
-        percent = None if now is None or not of else min(100, round(100 * now / of))
+        used = percent(now, of)
         yield Row(
             title, _words(name, now), _words(name, _of(usage.average, name)), _words(name, peak),
-            name.partition("_")[0] if of else "", percent,
+            name.partition("_")[0] if of else "", None if used is None else min(100, round(used)),
         )  # fmt: skip
 
 
