@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -83,7 +84,8 @@ class Server:
         env = {
             **os.environ, "HOME": str(self.home), "PATH": f"{self.bin}:{os.environ['PATH']}",
             "BACKENDAI_SESSION_FILE": str(self.session_file), "TMPDIR": str(self.root),
-            "JUPYTER_CONFIG_DIR": str(self.root / "config"), **self.environment,
+            "JUPYTER_CONFIG_DIR": str(self.root / "config"), "TMUX_TMPDIR": str(self.root),
+            **self.environment,
         }  # fmt: skip
         command = program or (
             sys.executable, "-m", "jupyter_server", "--no-browser", "--allow-root",
@@ -117,6 +119,11 @@ class Server:
                 self.process.wait(120)
             finally:
                 self.process.kill()
+        if tmux := shutil.which("tmux"):  # its shells outlive the server, as they are to
+            subprocess.run(
+                [tmux, "kill-server"], env={"TMUX_TMPDIR": str(self.root)}, check=False,
+                stderr=subprocess.DEVNULL,
+            )  # fmt: skip
 
     # ---- asking it
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -28,15 +26,13 @@ def server(
 ) -> Iterator[Server]:
     said = {"apps": [{"name": "demo", "ports": [9]}]}
     root = tmp_path_factory.mktemp(request.param)
-    made = Server(root, said, TMUX_TMPDIR=str(root), BACKENDAI_SESSION_NAME="train <1>")
+    made = Server(root, said, BACKENDAI_SESSION_NAME="train <1>")
     with Hub() as hub:
         made.environment.update({**KINDS[request.param], **hub.environment(made.port, BASE)})
         made.start("--allow-root", program=("jupyterhub-singleuser",))
         yield made
         assert "Traceback" not in made.log
         made.stop()
-    if tmux := shutil.which("tmux"):
-        subprocess.run([tmux, "kill-server"], env={"TMUX_TMPDIR": str(root)}, check=False)
 
 
 async def test_page_scripts_shells_and_sockets(server: Server) -> None:

@@ -46,8 +46,13 @@ class TunnelHandler(KeyOnly):
         if app.name != "sshd":  # who comes there may be nobody but a scanner
             activity.note(settings)
         if app.protocol == "http" or app.name == "sshd":
-            return both(activity.Bulk(lambda: activity.note(settings)), watch.bulk())
-        return both(lambda _: activity.note(settings), lambda _: watch.use())
+            return watch.bulk(lambda: activity.note(settings))
+
+        def used(_: Any) -> None:
+            activity.note(settings)
+            watch.use()
+
+        return used
 
     def _find(self, name: str) -> Any:
         app = self.parts.apps.get(name)
@@ -67,16 +72,6 @@ class TunnelHandler(KeyOnly):
         except (OSError, NotStarted) as error:
             message = f"{app.title} does not answer. {error}"
             raise Failure(502, "not_answering", message) from error
-
-
-def both(one: Callable[[Any], Any], other: Callable[[Any], Any]) -> Callable[[Any], None]:
-    """Calls one, then the other."""
-
-    def call(data: Any) -> None:
-        one(data)
-        other(data)
-
-    return call
 
 
 def handlers(parts):

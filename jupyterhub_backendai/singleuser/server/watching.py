@@ -149,9 +149,15 @@ class Watch:
 
     # ---- connections that are passed on
 
-    def bulk(self) -> Callable[[Any], None]:
-        """To be called with what a client sends, where keep-alives are to be told from work."""
-        heard = activity.Bulk(self.use, self._clock)
+    def bulk(self, also: Callable[[], Any] = lambda: None) -> Callable[[Any], None]:
+        """To be called with what a client sends, where keep-alives are to be told from work; of
+        work `also` is told."""
+
+        def used() -> None:
+            self.use()
+            also()
+
+        heard = activity.Bulk(used, self._clock)
 
         def moved(data: Any) -> None:
             self.ask()
