@@ -13,6 +13,7 @@ from .model.catalog import Catalog
 from .model.idle import IdleRules, Span
 from .model.policy import Policies
 
+_SPAN: TypeAdapter[int] = TypeAdapter(Span)
 LEAST_SAMPLES = 4  # of a window; an average of fewer says nothing
 
 
@@ -70,7 +71,7 @@ def read_warnings(given: IdleTraits) -> tuple[int, ...]:
     found = []
     for index, text in enumerate(given.idle_warnings):
         try:
-            found.append(TypeAdapter(Span).validate_python(text))
+            found.append(_SPAN.validate_python(text))
         except ValidationError:
             raise wrong(
                 f"idle_warnings[{index}]", text, "It is no length of time.",

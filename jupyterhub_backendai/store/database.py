@@ -37,6 +37,8 @@ _DRIVERS = {
     "postgresql": "postgresql+psycopg",
     "postgresql+psycopg": "postgresql+psycopg",
 }
+# The store has more statements than sqlite3 keeps parsed by itself, and runs them in turns.
+_SQLITE = {"cached_statements": 1000}
 # Keys of PostgreSQL's advisory locks; any numbers that no other program uses on this database.
 _ALONE, _ONE_BY_ONE = 0x6261_6901, 0x6261_6902
 
@@ -236,7 +238,7 @@ def _make_engine(url: URL, shown: str) -> Engine:
             max_overflow=15,
             pool_timeout=BUSY_TIMEOUT,
             pool_pre_ping=not is_sqlite,
-            connect_args={} if is_sqlite else {"connect_timeout": CONNECT_TIMEOUT},
+            connect_args=_SQLITE if is_sqlite else {"connect_timeout": CONNECT_TIMEOUT},
         )
     except ImportError:
         raise ConfigurationError(

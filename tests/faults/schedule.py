@@ -25,7 +25,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from jupyterhub import orm
-from sqlalchemy import event
+from sqlalchemy.pool import StaticPool
 from traitlets.config import Config
 from traitlets.log import get_logger
 
@@ -35,7 +35,7 @@ from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.service.hub import HubRefused
 from jupyterhub_backendai.service.workers import batch, queue, runner
 from jupyterhub_backendai.site import clock, naming, runtime
-from jupyterhub_backendai.store import NotFound, Session, SessionResult, Store
+from jupyterhub_backendai.store import NotFound, Session, SessionResult, Store, database
 from jupyterhub_backendai.store import sessions as store_sessions
 
 from ..holdings import holdings
@@ -366,7 +366,7 @@ def main(seeds: list[int]) -> None:
     logging.disable(logging.CRITICAL)
     get_logger().disabled = True
     batch.LOOK_INTERVAL = queue.LOOK_INTERVAL = 3.0
-    memory = sqlite3.connect(":memory:", check_same_thread=False)
+    memory = sqlite3.connect(":memory:", check_same_thread=False, **database._SQLITE)
     empty = sqlite3.connect(":memory:")
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "backendai.sqlite"
@@ -377,7 +377,9 @@ def main(seeds: list[int]) -> None:
         with closing(sqlite3.connect(path)) as made:
             made.backup(empty)
     # Its one connection, which no kill ends: nothing here has to survive the machine.
-    event.listen(store._db._engine, "do_connect", lambda *_: memory)
+    database._prepare_sqlite(memory, None)
+    engine = store._db._engine
+    engine.pool = StaticPool(lambda: memory, dialect=engine.dialect)
     runtime.Store = lambda url: store  # type: ignore[assignment,misc]
     Store.upgrade = lambda self: None  # type: ignore[method-assign]
     # What a schedule leaves is little; to look for it as often as usual takes a tenth longer.
