@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Connection,
     Integer,
     Text,
+    Update,
     bindparam,
     cast,
     exists,
@@ -26,6 +28,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import sqlite
 
 from ..model.status import FINAL, Status
 from .records import AgentState, Session, agent_of, session_of
@@ -84,9 +87,23 @@ _NUMBER_AGENT = (
 )
 
 
+def _in_sqlite(statement: Update) -> str:
+    return str(statement.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+
+
+# Every write runs these. SQLite does so in a tenth of the time that it takes to get them there by
+# SQLAlchemy, so its driver is given them as they are.
+_SQL = tuple(_in_sqlite(each) for each in (_COUNT_ON, _NUMBER_ONE, _NUMBER))
+
+
 def number(db: Connection) -> None:
     """Gives the next numbers to what this transaction has changed. Call it last."""
-    if db.execute(_COUNT_ON).rowcount and not db.execute(_NUMBER_ONE).rowcount:
+    if db.dialect.name == "sqlite":
+        count_on, number_one, number_all = _SQL
+        driver: Any = db.connection.dbapi_connection
+        if driver.execute(count_on).rowcount and not driver.execute(number_one).rowcount:
+            driver.execute(number_all)
+    elif db.execute(_COUNT_ON).rowcount and not db.execute(_NUMBER_ONE).rowcount:
         db.execute(_NUMBER)
 
 
