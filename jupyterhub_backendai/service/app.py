@@ -167,14 +167,12 @@ class Service:
         site = await self.parts.open()
         if site.configuration.audit_log:
             self._audit = AuditFile(site.configuration.audit_log)
-        # Certificates are read for it, and a module of the admin's may be.
-        channels = await asyncio.to_thread(channels_of, site)
         self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
         self.sampling.listeners.append(self.idle.add)
         self.notices = NoticesWorker(
             site,
             lambda: None if self.idle is None else self.idle.watch,
-            channels,
+            channels_of(site),
             session_pages(),
             self.metrics.note_notice,
         )

@@ -20,10 +20,8 @@ class Addresses:
     """The addresses of users, by the rule that is configured."""
 
     def __init__(self, settings: Mail) -> None:
-        self._domain = settings.domain
-        self._function: Callable[[str], Any] | None = None
-        if settings.address is not None:
-            self._function = address_function(settings.address)
+        self._settings = settings
+        self._function: Callable[[str], Any] | None = None  # not loaded yet
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="backendai-address")
 
     async def of(self, user: str) -> str:
@@ -38,10 +36,13 @@ class Addresses:
         return found
 
     async def _find(self, user: str) -> Any:
-        if self._function is None:
-            return f"{user}@{self._domain}" if self._domain else user
+        name, domain = self._settings.address, self._settings.domain
+        if name is None:
+            return f"{user}@{domain}" if domain else user
         loop = asyncio.get_running_loop()
         try:
+            if self._function is None:
+                self._function = await loop.run_in_executor(self._threads, address_function, name)
             if inspect.iscoroutinefunction(self._function):
                 return await self._function(user)
             found = await loop.run_in_executor(self._threads, self._function, user)

@@ -15,7 +15,7 @@ from .webhook import WebhookChannel
 
 
 def channels_of(site: Site) -> list[Channel]:
-    """The pages, and what is configured besides. Blocking."""
+    """The pages, and what is configured besides."""
     found: list[Channel] = [Pages()]
     if (mail := site.configuration.mail()) is not None:
         found.append(MailChannel(mail))

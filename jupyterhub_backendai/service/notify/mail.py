@@ -30,14 +30,14 @@ class MailChannel:
         self.patience = float(settings.timeout)
         self._settings = settings
         self._addresses = Addresses(settings)
-        self._tls = ssl.create_default_context(cafile=settings.ca_file)
+        self._tls: ssl.SSLContext | None = None  # not read yet
 
     async def send(self, message: Message, delivery: Delivery) -> None:
         """See `Channel`. A server that says no to an address or to the mail itself would say so
         again; all else may pass."""
         address = await self._addresses.of(message.owner)
         mail = compose(message, self._settings.sender, address).as_bytes(policy=POLICY)
-        smtp = self._connection()
+        smtp = await self._connection()
         try:
             await self._hand_over(smtp, address, mail, delivery)
         except SMTPResponseException as error:
@@ -71,15 +71,22 @@ class MailChannel:
             told = f"{address}: {error.code} {shown(error.message, 200)}"
             raise NotTaken(told, for_good=for_good) from None
 
-    def _connection(self) -> SMTP:
+    async def _connection(self) -> SMTP:
         settings = self._settings
+        if self._tls is None and settings.security != "none":
+            try:
+                self._tls = await asyncio.to_thread(
+                    ssl.create_default_context, cafile=settings.ca_file
+                )
+            except OSError as error:
+                raise NotTaken(f"ca_file cannot be used: {error}") from error
         host, port = settings.place
         return SMTP(
             hostname=host,
             port=port,
             use_tls=settings.security == "tls",
             start_tls=settings.security == "starttls",
-            tls_context=None if settings.security == "none" else self._tls,
+            tls_context=self._tls,
             timeout=self.patience,
             local_hostname=socket.gethostname(),  # else the resolver is asked for a longer one
         )
