@@ -34,6 +34,7 @@ from jupyterhub_backendai.model.idle import (
     Network,
     Utilization,
 )
+from jupyterhub_backendai.model.notices import Mail, Webhook
 from jupyterhub_backendai.model.policy import Policy, Quota
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
 from jupyterhub_backendai.model.steps import Step
@@ -89,6 +90,30 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "each": ("how much longer at once, at most", '`"2h"`'),
         "total": ("how much longer one session may be kept in all", '`"8h"`'),
         "lifetime": "whether it may be kept beyond its lifetime, too",
+    },
+    Mail: {
+        "host": "the mail server",
+        "port": ("its port", "587, 465 or 25, by `security`"),
+        "security": '`"starttls"`: the connection is upgraded, or nothing is sent; `"tls"`: it '
+        'begins so; `"none"`',
+        "user": ("who signs in there, with `password_file`", "nobody"),
+        "password_file": (
+            "a file with the password; nobody but the Hub's user may read it",
+            "none",
+        ),
+        "ca_file": ("certificates by which the server is known (PEM)", "those of the system"),
+        "sender": "the address that mails come from",
+        "domain": ('what is put after a user\'s name and an `@`; `""`: names are addresses', "–"),
+        "address": ("`module:function` that says a user's address, instead of `domain`", "–"),
+        "timeout": "how long one mail may take: seconds, or a text such as `30s`; at most 300",
+    },
+    Webhook: {
+        "url": "where to: `https://` or `http://`",
+        "secret_file": (
+            "a file with the secret to sign by; nobody but the Hub's user may read it",
+            "not signed",
+        ),
+        "timeout": "how long one may take: seconds, or a text such as `30s`; at most 300",
     },
     Version: {
         "name": "what requests say",
@@ -244,6 +269,8 @@ PARTS: dict[str, list[tuple[str, type[BaseModel]]]] = {
         ("The utilization check", Utilization),
     ],
     "project_quotas": [("A quota", Quota)],
+    "notices_mail": [("Mail", Mail)],
+    "notices_webhook": [("A webhook", Webhook)],
 }
 
 MEANING: dict[Status, str] = {

@@ -13,6 +13,7 @@ from traitlets.config import Config, LoggingConfigurable
 
 from .configuration_apps import AppTraits, check_apps, read_ports
 from .configuration_idle import IdleTraits, check_idle, read_idle, read_warnings
+from .configuration_notices import NoticeTraits, check_notices, read_mail, read_webhook
 from .configuration_values import (
     check_group,
     check_policies,
@@ -29,13 +30,14 @@ from .model.catalog import Bytes, Catalog
 from .model.errors import ConfigurationError
 from .model.gpus import GpuRule
 from .model.idle import IdleRules
+from .model.notices import Mail, Webhook
 from .model.policy import Policies
 from .store.database import Database
 
 LEAST_LOG = 1024**2  # bytes
 
 
-class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
+class BackendAI(AppTraits, IdleTraits, NoticeTraits, WatchingTraits, LoggingConfigurable):
     """Compute sessions for JupyterHub: what the site offers, to whom, and where it runs."""
 
     environments = List(
@@ -479,6 +481,7 @@ class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
                 "Write http://, an address and a port: http://127.0.0.1:10810.",
             )  # fmt: skip
         check_apps(self)
+        check_notices(self)
         check_watching(self)
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:
@@ -498,6 +501,14 @@ class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
     def warnings(self) -> tuple[int, ...]:
         """`idle_warnings` in seconds, the longest first. Raises `ConfigurationError`."""
         return read_warnings(self)
+
+    def mail(self) -> Mail | None:
+        """`notices_mail`; None without. Raises `ConfigurationError`."""
+        return read_mail(self)
+
+    def webhook(self) -> Webhook | None:
+        """`notices_webhook`; None without. Raises `ConfigurationError`."""
+        return read_webhook(self)
 
     def log_bytes(self) -> int:
         """`log_max` in bytes. Raises `ConfigurationError`."""

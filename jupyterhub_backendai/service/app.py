@@ -39,6 +39,7 @@ from .idle.watched import Watched
 from .launching import Once
 from .life import Life
 from .metrics.book import Metrics
+from .notify.channels import channels_of, session_pages
 from .pages.admin import AdminPage
 from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
@@ -60,6 +61,7 @@ from .ways.book import Book
 from .ways.public import PathVisit, public_path
 from .workers.batch import BatchWorker
 from .workers.idle import IdleWorker
+from .workers.notices import NoticesWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
 from .workers.servers import ServersWorker
@@ -125,6 +127,7 @@ class Service:
         self.launchers, self.once = Turns(), Once()
         self.runner = Runner()
         self.idle: IdleWorker | None = None  # while there is no site
+        self.notices: NoticesWorker | None = None  # the same
         self._opening: asyncio.Task[None] | None = None
         self._audit: AuditFile | None = None
 
@@ -166,6 +169,13 @@ class Service:
             self._audit = AuditFile(site.configuration.audit_log)
         self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
         self.sampling.listeners.append(self.idle.add)
+        self.notices = NoticesWorker(
+            site,
+            lambda: None if self.idle is None else self.idle.watch,
+            channels_of(site),
+            session_pages(),
+            self.metrics.note_notice,
+        )
         self.runner.start(self.workers(site))
 
     async def idle_of(self, session: Session) -> tuple[Watch, Watched]:
@@ -182,8 +192,10 @@ class Service:
     def workers(self, site: Site) -> dict[str, Work]:
         """All that runs beside the answers, by name."""
         assert self.idle is not None
+        assert self.notices is not None
         return {
             "idle": self.idle.run,
+            "notices": self.notices.run,
             "events": lambda: self.feed.run(site),
             "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,
@@ -204,6 +216,9 @@ class Service:
             await asyncio.gather(self._opening, return_exceptions=True)
         self.feed.end()
         await self.runner.stop()
+        if self.notices is not None:
+            await self.notices.stop()
+            self.notices.close()
         await self.book.stop()
         self.estimates.close()
         await self.hub.close()

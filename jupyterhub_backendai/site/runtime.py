@@ -14,6 +14,7 @@ from traitlets.config import Config
 from traitlets.log import get_logger
 
 from ..configuration import BackendAI, read_configuration
+from ..configuration_notices import check_what_is_named
 from ..engine.docker import DockerEngine
 from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
@@ -72,6 +73,7 @@ class Site:
 
     def __init__(self, configuration: BackendAI, client: Mapping[str, Any]) -> None:
         self.log: logging.Logger | logging.LoggerAdapter[Any] = get_logger()
+        check_what_is_named(configuration)
         self.configuration = configuration
         self.catalog = configuration.catalog()
         self.policies = configuration.policies()

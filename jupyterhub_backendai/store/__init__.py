@@ -8,6 +8,7 @@ from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .idle import ClockRecord, IdleRecord
 from .launches import Launch
+from .notices import Notice, NoticeKey, NoticeState
 from .outlook import Ahead
 from .queries import Filter, Order
 from .records import (
@@ -42,6 +43,9 @@ __all__ = [
     "Launch",
     "NewPriority",
     "NotFound",
+    "Notice",
+    "NoticeKey",
+    "NoticeState",
     "OpenWay",
     "Order",
     "Pool",

@@ -35,6 +35,7 @@ class Metrics:
     def __init__(self) -> None:
         self._counting = Counting()
         self._errors: Counter[tuple[str, str]] = Counter()
+        self._notices: Counter[tuple[str, str]] = Counter()
         self._one_at_a_time = asyncio.Lock()
         self._last: tuple[float, bytes] | None = None
 
@@ -45,19 +46,29 @@ class Metrics:
             key = str(status), "other"
         self._errors[key] += 1
 
+    def note_notice(self, channel: str, outcome: str) -> None:
+        """What became of a warning of an end."""
+        self._notices[channel, outcome] += 1
+
     async def text(self, site: Site) -> bytes:
         """All of them now, as Prometheus reads them."""
         async with self._one_at_a_time:
             if self._last is None or time.monotonic() - self._last[0] >= SAME:
-                text = await site.db(self._look, site, dict(self._errors))
+                text = await site.db(self._look, site, dict(self._errors), dict(self._notices))
                 self._last = time.monotonic(), text
             return self._last[1]
 
-    def _look(self, site: Site, errors: Mapping[tuple[str, str], int]) -> bytes:
+    def _look(
+        self,
+        site: Site,
+        errors: Mapping[tuple[str, str], int],
+        notices: Mapping[tuple[str, str], int],
+    ) -> bytes:
         """In a thread."""
         families = [
             _filled(names.INFO, [((__version__,), 1)]),
             _filled(names.ERRORS, errors.items()),
+            _filled(names.NOTICES, notices.items()),
         ]
         try:
             families += self._from_database(site)

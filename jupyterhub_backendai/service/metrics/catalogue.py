@@ -98,11 +98,17 @@ ERRORS = Told(
     "Answers of the service that were no success, by status and code of the first error.",
     ("status", "code"),
 )  # fmt: skip
+NOTICES = Told(
+    "backendai_notices", "counter",
+    "Warnings of ends by idle checks, by `channel` (`pages`, `mail`, `webhook`) and what became of "
+    "each that was sent: `sent`; `failed` (it is sent again), `refused` (it is not), `unsure` (it "
+    "may have been taken, so it is not sent again).", ("channel", "outcome"),
+)  # fmt: skip
 DATABASE = Told("backendai_database_up", "gauge", "1: the database answers. 0: all that is made "
                 "from it is missing.")  # fmt: skip
 INFO = Told("backendai_build_info", "gauge", "Always 1.", ("version",))
 
 CATALOGUE = (
     SESSIONS, WAITING, LONGEST, WAITS, SPAWNS, ENDED, ENDED_TODAY, AVAILABLE, SCHEDULABLE, SEEN,
-    CAPACITY, HELD, HOLDERS, DEVICES, ERRORS, DATABASE, INFO,
+    CAPACITY, HELD, HOLDERS, DEVICES, ERRORS, NOTICES, DATABASE, INFO,
 )  # fmt: skip

@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """A session that ends soon. `keep`: for how many seconds its owner may keep it; 0: not."""
+    """A session that ends soon. `keep`: for how many seconds its owner may keep it; 0: not. `tell`:
+    which warning it is, for the browser to tell it once; empty where it is too early."""
 
     id: str
     name: str
     ends_at: datetime
     why: str
     keep: float
+    tell: str
 
 
 def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
@@ -49,6 +51,7 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
         yield Warned(
             one.session.id, one.session.name, watch.told(ends_at), reason_ahead(first),
             min(keeps.each, keeps.left) if keeps is not None else 0.0,
+            service.notices.told(one.session.id) if service.notices is not None else "",
         )  # fmt: skip
 
 

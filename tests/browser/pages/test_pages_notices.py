@@ -89,7 +89,7 @@ async def ask_for_news(page: Page, answer: str) -> None:
     await page.evaluate("answer => { window.answer = answer; }", answer)
     await expect(page.locator("#bk-live")).to_have_text("Live")
     await page.get_by_role("button", name=re.compile("Notifications")).click()
-    await page.get_by_role("button", name="Tell me when one is ready").click()
+    await page.get_by_role("button", name="Notify me in this browser").click()
 
 
 async def test_the_browser_tells_while_nobody_looks(sample: Sample, visit: Open) -> None:
@@ -98,8 +98,10 @@ async def test_the_browser_tells_while_nobody_looks(sample: Sample, visit: Open)
     page = await visit("")
     await page.clock.install()
     await ask_for_news(page, "granted")
-    await expect(page.locator("#bk-spoken")).to_have_text("You will be told.")
-    await expect(page.get_by_role("button", name="Tell me when one is ready")).to_be_hidden()
+    await expect(page.locator("#bk-spoken")).to_have_text(
+        re.compile("This browser notifies you when")
+    )
+    await expect(page.get_by_role("button", name="Notify me in this browser")).to_be_hidden()
     await page.keyboard.press("Escape")
 
     item = page.locator(f"#n-{session.id}")
@@ -130,15 +132,15 @@ async def test_the_browser_tells_while_nobody_looks(sample: Sample, visit: Open)
     await expect(page.locator("#bk-live")).to_have_text("Live")
     assert await page.evaluate("told") == []
     await page.get_by_role("button", name=re.compile("Notifications")).click()
-    await expect(page.get_by_role("button", name="Tell me when one is ready")).to_be_hidden()
+    await expect(page.get_by_role("button", name="Notify me in this browser")).to_be_hidden()
 
 
 async def test_a_browser_that_may_not_tell(sample: Sample, visit: Open) -> None:
     sample.agents()
     page = await visit("")
     await ask_for_news(page, "denied")
-    await expect(page.locator("#bk-spoken")).to_have_text("Your browser does not allow it.")
-    await expect(page.get_by_role("button", name="Tell me when one is ready")).to_be_hidden()
+    await expect(page.locator("#bk-spoken")).to_have_text(re.compile("does not notify you"))
+    await expect(page.get_by_role("button", name="Notify me in this browser")).to_be_hidden()
     await page.evaluate("window.unseen = true")
     session = await sample.run("alice", "train")
     await expect(page.locator(f"#n-{session.id}")).to_have_attribute("data-state", "RUNNING")

@@ -1,6 +1,5 @@
 // What becomes of one's sessions: a drawer with all of it, a note for what is new, the browser's own
 // notification where that is allowed. All words come from the server.
-import { say } from "./api.js";
 import { onRefresh } from "./live.js";
 import { tell } from "./times.js";
 
@@ -86,15 +85,16 @@ function compare() {
   sessionStorage.setItem(SEEN, JSON.stringify(now));
 }
 
-async function askLeave() {
-  await Notification.requestPermission();
-  $("ask").hidden = true;
-  say(Notification.permission === "granted" ? "You will be told." : "Your browser does not allow it.");
+async function offer() {
+  (await import("./asking.js")).offer();
 }
 
-/** Begins, where there is a drawer. */
+/** Begins, where there is a drawer; the page of notifications has none. */
 export function notices() {
-  if (!$("drawer")) return;
+  if (!$("drawer")) {
+    if ($("ask")) offer();
+    return;
+  }
   onRefresh((node) => {
     if (node.dataset.part !== "notices") return;
     compare();
@@ -107,8 +107,5 @@ export function notices() {
     event.currentTarget.click();
   });
   $("drawer").addEventListener("hidden.bs.offcanvas", markRead);
-  if ("Notification" in window && Notification.permission === "default") {
-    $("ask").hidden = false;
-    $("ask").addEventListener("click", askLeave);
-  }
+  $("drawer").addEventListener("show.bs.offcanvas", offer);
 }

@@ -24,3 +24,4 @@ drains();
 notices();
 tab();
 listen(morph, "You are signed out, so this page does not change any more.");
+if (window.Notification?.permission === "granted") import("./warning.js").then(({ begin }) => begin());
