@@ -459,6 +459,7 @@ GALLERY = {
     "One session": [
         "session",
         "session-with-apps",
+        "session-with-charts",
         "session-that-waits",
         "session-that-failed",
         "over-the-list-a-session",

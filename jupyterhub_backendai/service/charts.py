@@ -10,7 +10,7 @@ from itertools import groupby
 from pydantic import Field
 
 from ..model.gpus import Granted
-from ..model.usage import FLOWS, KEPT, SIZES, Span, Step, Values, merged, rates
+from ..model.usage import FLOWS, KEPT, SIZES, Span, Step, Values, merged, percent, rates
 from ..site.clock import utcnow
 from ..site.runtime import Site
 from ..store import Session
@@ -64,6 +64,16 @@ class Lines(Part):
     gpu_mem: list[float | None]
 
 
+class Percents(Part):
+    """Percent of what was granted, a list for each metric; null: not known, or nothing granted.
+    `gpu` is of the time of the whole GPUs, whatever share of them was granted."""
+
+    cpu: list[float | None]
+    mem: list[float | None]
+    gpu: list[float | None]
+    gpu_mem: list[float | None]
+
+
 class Series(Part):
     """Steps, oldest first."""
 
@@ -71,6 +81,7 @@ class Series(Part):
     times: list[datetime] = Field(description="When each step ended.")
     mean: Lines
     peak: Lines
+    percent: Percents = Field(description="`mean`, of what was granted.")
 
 
 class SessionUsage(GpuUsage):
@@ -101,12 +112,13 @@ async def usage_of(
         site.db(site.store.usage_totals, session.id), _spans(site, session.id, size, first)
     )
     slots = session.slots
+    has = Granting(
+        cpu=slots.cpu, mem=slots.mem, gpu=bool(granted),
+        gpu_mem=sum(one.memory for one in granted) if granted else None,
+    )  # fmt: skip
     return SessionUsage(
         **gpus.model_dump(),
-        has=Granting(
-            cpu=slots.cpu, mem=slots.mem, gpu=bool(granted),
-            gpu_mem=sum(one.memory for one in granted) if granted else None,
-        ),
+        has=has,
         now=None if now is None else Amounts(**rates(now)),
         average=Amounts(**totals.average()),
         peak=Amounts(**{name: totals.peak.get(name) for name in Amounts.model_fields}),
@@ -116,8 +128,15 @@ async def usage_of(
             times=[span.at for span in spans],
             mean=_lines([span.mean for span in spans]),
             peak=_lines([span.peak for span in spans]),
+            percent=_percents(spans, has),
         ),
     )  # fmt: skip
+
+
+def whole_of(has: Granting) -> dict[str, float | None]:
+    """By metric, what all of it is."""
+    gpu = 100.0 if has.gpu else None
+    return {"cpu": has.cpu, "mem": has.mem, "gpu": gpu, "gpu_mem": has.gpu_mem}
 
 
 def size_for(first: datetime, last: datetime, now: datetime) -> int:
@@ -150,3 +169,11 @@ def _by_size(spans: Iterable[Span], size: int) -> list[list[Span]]:
 
 def _lines(rows: Sequence[Values]) -> Lines:
     return Lines(**{name: [row.get(name) for row in rows] for name in Lines.model_fields})
+
+
+def _percents(spans: Sequence[Span], has: Granting) -> Percents:
+    of = whole_of(has)
+    return Percents(**{
+        name: [percent(span.mean.get(name), of[name]) for span in spans]
+        for name in Percents.model_fields
+    })  # fmt: skip

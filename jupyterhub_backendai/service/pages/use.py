@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...model.slots import format_bytes, format_thousandths
 from ...model.usage import percent
-from ..charts import Amounts, SessionUsage
+from ..charts import Amounts, SessionUsage, whole_of
 from ..schemas import UsedPercent
 
 TITLES = {
@@ -53,7 +53,7 @@ def bars(used: UsedPercent | None) -> list[Bar]:
 def rows(usage: SessionUsage) -> Iterator[Row]:
     """What a session uses and used, metric by metric; none of a GPU where it has none, nor of
     what was never known."""
-    has = {"cpu": usage.has.cpu, "mem": usage.has.mem, "gpu": 100, "gpu_mem": usage.has.gpu_mem}
+    has = whole_of(usage.has)
     for name, title in TITLES.items():
         peak = getattr(usage.peak, name)
         if peak is None and name not in ("cpu", "mem"):

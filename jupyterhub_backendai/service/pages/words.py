@@ -245,4 +245,5 @@ GLOBALS: dict[str, Any] = {
     "short_reason": short_reason, "began_at": began_at, "took": took, "deadline": deadline,
     "urgency": urgency, "in_line": in_line, "exit_words": exit_words, "passed": passed,
     "held": gpu_words.held, "SIMULATED": gpu_words.SIMULATED,
+    "now_iso": lambda: utcnow().isoformat(timespec="milliseconds"),
 }  # fmt: skip

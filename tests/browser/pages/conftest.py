@@ -41,7 +41,7 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
 
     async def visit(
         path: str, who: str = "alice", *, width: int = 1280, height: int = 900,
-        dark: bool = False, js: bool = True, policy: bool = True,
+        dark: bool = False, js: bool = True, policy: bool = True, script: str = "",
     ) -> Page:  # fmt: skip
         context = await browser.new_context(
             color_scheme="dark" if dark else "light",
@@ -58,6 +58,8 @@ async def visit(browser: Browser, service: Running) -> AsyncIterator[Open]:
             """Object.defineProperty(document, "visibilityState",
                  { get: () => window.unseen ? "hidden" : "visible" })"""
         )
+        if script:
+            await context.add_init_script(script)
         page = await context.new_page()
         page.on("requestfailed", note_failed)
         page.on("pageerror", lambda error: errors.append(str(error)))

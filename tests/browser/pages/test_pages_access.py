@@ -96,7 +96,8 @@ async def weight(page: Page) -> dict[str, int]:
     found = await page.evaluate(
         """() => performance.getEntriesByType("resource").concat(
             performance.getEntriesByType("navigation"))
-          .filter((each) => !["/hub/", "/api/", "part="].some((not) => each.name.includes(not)))
+          .filter((each) => !["/hub/", "/api/", "part=", "/charts.js", "/uplot."]
+            .some((not) => each.name.includes(not)))
           .map((each) => [each.name, each.decodedBodySize])"""
     )
     return dict(found)

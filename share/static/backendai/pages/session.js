@@ -80,6 +80,12 @@ export function fetchLate(root = document, which = "[data-late]") {
   for (const node of root.querySelectorAll(which)) {
     late(node, node.dataset.lateFrom || node.closest("[data-from]")?.dataset.from || location.href);
   }
+  drawLate(root);
+}
+
+/** Draws what sessions used, where that is shown; nobody else loads what it takes. */
+async function drawLate(root = document) {
+  if (root.querySelector("[data-charts]")) (await import("./charts.js")).draw(root);
 }
 
 async function copy(button) {

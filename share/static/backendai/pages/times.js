@@ -2,7 +2,14 @@
 
 const TICK = 1000; // ms
 const DAY = 86400;
+// A browser's clock may be off by anything: how long ago something was, or is to be, goes by the server's.
+const { now: told } = document.getElementById("bk-page").dataset;
+const [navigation] = performance.getEntriesByType("navigation");
+const ahead = told ? Date.parse(told) - (Date.now() - performance.now() + (navigation?.responseStart ?? 0)) : 0; // ms
 const exact = new Intl.DateTimeFormat([], { dateStyle: "full", timeStyle: "long" });
+
+/** The server's time, in milliseconds. */
+export const now = () => Date.now() + ahead;
 
 /** A length of time in words: "12 s", "2 min", "1 h 05 min", "3 days 4 h". */
 export function span(seconds) {
@@ -35,7 +42,7 @@ const WORDS = {
 export function tell(root = document) {
   for (const node of root.querySelectorAll("time[data-shows]")) {
     const date = new Date(node.dateTime);
-    const text = WORDS[node.dataset.shows](date, (Date.now() - date) / 1000);
+    const text = WORDS[node.dataset.shows](date, (now() - date) / 1000);
     if (node.textContent !== text) node.textContent = text;
     if (!node.title) node.title = exact.format(date);
   }
