@@ -20,7 +20,7 @@ from ...scheduling.window import Window
 from ...store import IdleRecord, Session
 
 INFINITE = float("inf")
-REST = 60.0  # seconds between two judgements of a session whose end is not near
+REST = 60.0  # seconds between two judgements, at most, of a session whose end is not near
 
 
 class Watched:
@@ -97,9 +97,8 @@ class Watched:
 
     def judge(self, now: float, stale: float, ahead: float, notice: float) -> None:
         """Has all checks say what they see."""
-        # Not all of those that were seen first together are judged together ever after.
-        rest = self._rest if self.verdicts else random.uniform(0, self._rest)  # noqa: S311
-        self.judge_at = now + rest
+        # Not always the same: else all that were judged together once are so ever after.
+        self.judge_at = now + random.uniform(self._rest / 2, self._rest)  # noqa: S311
         self.verdicts = tuple(judge(one, self.facts, now, stale, ahead) for one in self.checks)
         first = earliest(self.verdicts)
         if first is None or first.ends_at is None:
