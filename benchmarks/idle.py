@@ -310,8 +310,7 @@ def _hub(there: Connection, size: int, began: datetime) -> None:
         offset = int(request.query.get("offset", 0))
         if offset not in pages:
             pages[offset] = page(offset, request.host)
-        kind = "application/jupyterhub-pagination+json"
-        return web.Response(body=pages[offset], content_type=kind)
+        return web.Response(body=pages[offset], content_type="application/json")
 
     _serve(there, answer)
 
@@ -327,7 +326,7 @@ def _user(number: int, began: datetime) -> dict[str, Any]:
         "progress_url": f"/hub/api/users/{name}/server/progress", "full_url": None,
         "full_progress_url": None,
     }  # fmt: skip
-    return {"user_info": {}, "last_activity": used, "name": name, "admin": False, "kind": "user",
+    return {"user_info": None, "last_activity": used, "name": name, "admin": False, "kind": "user",
             "servers": {"": server}}  # fmt: skip
 
 

@@ -3,9 +3,9 @@
 Judging and ending are apart: what `look` says is what people are told; `due` gives those whose told
 time has come.
 
-Who is used by the minute only puts the end of a network check off. So a session's server is asked
-when its end by the last answer comes near, and then each minute: no answer is old when somebody is
-warned, or a session ended. Before that it is asked when somebody is shown its end.
+Use can only put the end of a network check off. So a session's server is asked when its end by the
+last answer comes near, and then each minute: no answer is old when somebody is warned, or a session
+ended. Before that it is asked when somebody is shown its end.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ class Watched:
 
     `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
     notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
-    its server was asked. `judge_at`: when it is to be judged again, at the latest.
+    its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
+    seconds after which its server's answer is old.
     """
 
     def __init__(
@@ -55,7 +56,6 @@ class Watched:
         self.judge_at = -INFINITE
         self._network = tuple(check for check in checks if check.name == "network")
         self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
-        """Seconds after which its server's answer is old."""
         spans = (window.span for window in self.facts.windows.values())
         self._rest = min(REST, self.patience, *spans)
 
