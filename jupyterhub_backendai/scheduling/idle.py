@@ -5,7 +5,7 @@ All times are seconds of one clock that only goes forward; see `service.idle.clo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -19,7 +19,7 @@ from ..model.idle import (
     Keep,
     Utilization,
 )
-from .window import HAIR, Values, Window, common
+from .window import HAIR, Span, Values, Window, common
 
 
 class State(str, Enum):
@@ -116,12 +116,13 @@ def _thresholds(use: Utilization, gpus: bool) -> tuple[tuple[str, float], ...]:
     )
 
 
-def judge(check: Check, facts: Facts, now: float, stale: float) -> Verdict:
-    """What a check says now. `stale`: seconds after which what was heard last says nothing."""
+def judge(check: Check, facts: Facts, now: float, stale: float, ahead: float = inf) -> Verdict:
+    """What a check says now. `stale`: seconds after which what was heard last says nothing, in the
+    last `ahead` seconds before an end; before that it is an end that may only move away."""
     if check.name == "lifetime":
         return _kept(Verdict(check, State.COUNTING, facts.started + check.limit), facts)
     if check.name == "network":
-        return _network(check, facts, now, stale)
+        return _network(check, facts, now, stale, ahead)
     window = facts.windows.get(check)
     if window is None:
         return Verdict(check, State.UNKNOWN, None, (None,) * len(check.thresholds))
@@ -137,16 +138,27 @@ def _kept(verdict: Verdict, facts: Facts) -> Verdict:
     )
 
 
-def _network(check: Check, facts: Facts, now: float, stale: float) -> Verdict:
-    last = facts.asked if check.polling else facts.used
-    if last is None or facts.heard is None or now - facts.heard > stale:
+def _network(check: Check, facts: Facts, now: float, stale: float, ahead: float) -> Verdict:
+    ends = unused_until(check, facts)
+    if ends is None or facts.heard is None or now - max(facts.heard, ends - ahead) > stale:
         return Verdict(check, State.UNKNOWN)
+    return Verdict(check, State.COUNTING, ends)
+
+
+def unused_until(check: Check, facts: Facts) -> float | None:
+    """When a network check ends a session that nobody has used since it was asked; None where it
+    never said. Whoever uses it only moves this away."""
+    last = facts.asked if check.polling else facts.used
+    if last is None:
+        return None
     ends = max(last, facts.started + check.grace) + check.limit
-    return _kept(Verdict(check, State.COUNTING, ends), facts)
+    is_kept = facts.kept_until is not None and check.bends
+    return max(ends, facts.kept_until or 0.0) if is_kept else ends
 
 
 def _utilization(check: Check, window: Window, now: float) -> Verdict:
-    averages, ends = window.averages(now), below_at(check, window, now)
+    averages, spans = window.judge(now, [limit for _, limit in check.thresholds])
+    ends = _first(check, spans)
     if ends is not None:
         return Verdict(check, State.COUNTING, ends, averages)
     is_unknown = _is_unknown(check, averages) and now >= window.full_at
@@ -161,7 +173,10 @@ def _is_unknown(check: Check, averages: Values) -> bool:
 def below_at(check: Check, window: Window, now: float) -> float | None:
     """When the averages are first below the thresholds over a whole window, if the present level
     goes on; None: never."""
-    spans = window.below(now, [limit for _, limit in check.thresholds])
+    return _first(check, window.below(now, [limit for _, limit in check.thresholds]))
+
+
+def _first(check: Check, spans: Iterator[list[Span]]) -> float | None:
     if check.operator == "or":
         return min((low for one in spans for low, _ in one), default=None)
     found = next(spans)

@@ -85,10 +85,18 @@ class Window:
         """Until when it is known what was used, where that is not long ago; else now."""
         return self._told if 0 <= now - self._told <= self.patience else now
 
+    def judge(self, now: float, limits: Sequence[float]) -> tuple[Values, Iterator[list[Span]]]:
+        """`averages` and `below`, with one look at the window."""
+        now = self._not_before(self.told(now))
+        sums = self._sums(now)
+        return self._averages(sums), self._below(now, sums, limits)
+
     def averages(self, now: float) -> Values:
         """The averages over the window that ends now, of what there is of it while it is young;
         None where less than half is known."""
-        sums = self._sums(self._not_before(self.told(now)))
+        return self._averages(self._sums(self._not_before(self.told(now))))
+
+    def _averages(self, sums: _Sums) -> Values:
         return tuple(
             (used + FULL * sums.unseen) / (known + sums.unseen)
             if known > 0 and known >= sums.half
@@ -100,7 +108,10 @@ class Window:
         """By metric the spans of time, from now on, in which its average over a whole window will
         be below its limit, if the present level goes on."""
         now = self._not_before(self.told(now))
-        sums, lines = self._sums(now), _Lines(self, now)
+        return self._below(now, self._sums(now), limits)
+
+    def _below(self, now: float, sums: _Sums, limits: Sequence[float]) -> Iterator[list[Span]]:
+        lines = _Lines(self, now)
         unseen = [self._unseen(one, now) for one in lines.numbers] if sums.unseen > HAIR else None
         for level, limit, *of in zip(
             self._level, limits, self._used, self._known, sums.used, sums.known, strict=True

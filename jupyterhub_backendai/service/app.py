@@ -181,10 +181,11 @@ class Service:
     async def idle_of(self, session: Session) -> tuple[Watch, Watched]:
         """A session as idle checks see it. Raises `Refused` for one that they do not."""
         watch = None if self.idle is None else self.idle.watch
-        if watch is not None and session.status is Status.RUNNING:
+        if self.idle is not None and watch is not None and session.status is Status.RUNNING:
             if session.id not in watch.sessions:
                 await watch.follow()  # it has begun to run since
             if (watched := watch.sessions.get(session.id)) is not None:
+                await self.idle.refresh(watched)
                 watch.judge(watched)
                 return watch, watched
         raise not_watched(session)

@@ -21,6 +21,7 @@ from jupyterhub_backendai.scheduling.idle import (
     earliest,
     is_due,
     judge,
+    unused_until,
 )
 from jupyterhub_backendai.scheduling.window import Window
 
@@ -121,6 +122,24 @@ def test_network(polling: bool) -> None:
         verdict = judge(check, unknown, 520.0, STALE)
         assert (verdict.state, verdict.ends_at) == (State.UNKNOWN, None)
         assert not is_due(verdict, unknown, 1e9)
+
+
+def test_network_trusts_an_answer_until_the_end_comes_near() -> None:
+    facts = Facts(started=0.0, used=1000.0, asked=1000.0, heard=1000.0)
+    ahead = 300.0
+    for now, state in (
+        (1000.0, State.COUNTING),
+        (1300.0 + STALE, State.COUNTING),  # from 1300 on it should have been asked
+        (1300.1 + STALE, State.UNKNOWN),
+    ):
+        assert judge(NETWORK, facts, now, STALE, ahead).state is state
+    near = replace(facts, heard=1400.0)
+    assert judge(NETWORK, near, 1400.0 + STALE, STALE, ahead).ends_at == 1600.0
+    assert judge(NETWORK, near, 1400.1 + STALE, STALE, ahead).state is State.UNKNOWN
+    kept = replace(facts, kept_until=5000.0)
+    assert judge(NETWORK, kept, 4700.0 + STALE, STALE, ahead).ends_at == 5000.0
+    assert unused_until(NETWORK, kept) == 5000.0
+    assert unused_until(NETWORK, Facts(0.0)) is None
 
 
 def test_network_ends_only_what_was_asked_when_it_was_due() -> None:

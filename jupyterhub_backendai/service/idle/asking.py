@@ -88,6 +88,11 @@ class Asker:
                 raise result
         return found
 
+    async def ask_one(self, session: Target) -> Answer | None:
+        """The answer of one that somebody waits for; None where it is not known."""
+        self._open()
+        return await self._one(0, session)
+
     async def close(self) -> None:
         """Closes all connections."""
         for client in (self._kept, self._once):

@@ -1,7 +1,11 @@
 """All running sessions as idle checks see them.
 
-Judging and ending are apart: `look` judges all, and what it says is what people are told; `due`
-gives those whose told time has come.
+Judging and ending are apart: what `look` says is what people are told; `due` gives those whose told
+time has come.
+
+Use can only put the end of a network check off. So a session's server is asked when its end by the
+last answer comes near, and then each minute: no answer is old when somebody is warned, or a session
+ended. Before that it is asked when somebody is shown its end.
 """
 
 from __future__ import annotations
@@ -112,11 +116,12 @@ class Watch:
                 watched.add(step, now)
 
     async def look(self) -> None:
-        """Judges all."""
-        notice, stale = self.site.idle.notice, self.stale
+        """Judges all whose turn it is: in each round those of which there is news or that end soon,
+        and at least once a minute."""
+        now = self.clock.now()
         for number, watched in enumerate(list(self.sessions.values())):
-            if watched.checks:
-                watched.judge(self.clock.now(), stale(watched), notice)
+            if watched.checks and watched.judge_at <= now:
+                self.judge(watched)
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
 
@@ -127,27 +132,40 @@ class Watch:
 
     def judge(self, watched: Watched) -> None:
         """Judges one, now."""
-        watched.judge(self.clock.now(), self.stale(watched), self.site.idle.notice)
+        now, notice = self.clock.now(), self.site.idle.notice
+        watched.judge(now, self.stale(watched), self.ahead(watched), notice)
 
     def ask_after(self, watched: Watched) -> float:
-        """Seconds after which a session's server is asked again."""
+        """Seconds after which what a session's server said is old."""
         return max(self.interval, min(60.0, watched.patience))
 
     def stale(self, watched: Watched) -> float:
         """Seconds after which what its server said says nothing any more."""
         return STALE * self.ask_after(watched) + self.interval
 
+    def ahead(self, watched: Watched) -> float:
+        """Seconds before its end from which a session's server is asked time and again: when the
+        first warning comes, there is an answer or it is known that there is none."""
+        return max(self.site.idle.warnings, default=0.0) + 2 * self.stale(watched)
+
+    def is_old(self, watched: Watched) -> bool:
+        """Whether what a session's server said is to be asked again before it is shown."""
+        heard = watched.facts.heard
+        return watched.asks and (
+            heard is None or self.clock.now() - heard >= self.ask_after(watched)
+        )
+
     def to_ask(self) -> list[Watched]:
         """Those whose servers are to be asked now."""
         now = self.clock.now()
-        return [
-            one
-            for one in self.sessions.values()
-            if one.asks
-            if one.facts.heard is None
-            or now - one.facts.heard >= self.ask_after(one)
-            or one.to_confirm(now)
-        ]
+        return [one for one in self.sessions.values() if one.asks and self._asks(one, now)]
+
+    def _asks(self, watched: Watched, now: float) -> bool:
+        ends = watched.unused_until
+        if ends is None or ends <= now:
+            return True
+        is_wanted = watched.shown or ends - now <= self.ahead(watched)
+        return is_wanted and self.is_old(watched)
 
     @property
     def has_news(self) -> bool:

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping
 
 from ...model.usage import Step, percent
-from ...scheduling.idle import Check, Facts, Verdict, earliest, is_due, judge
+from ...scheduling.idle import (
+    Check,
+    Facts,
+    Verdict,
+    earliest,
+    is_due,
+    judge,
+    unused_until,
+)
 from ...scheduling.window import Window
 from ...store import IdleRecord, Session
 
 INFINITE = float("inf")
+REST = 60.0  # seconds between two judgements, at most, of a session whose end is not near
 
 
 class Watched:
     """What is known of a session, what its checks say, and when it is to be ended.
 
     `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
-    notice that the site gives, however suddenly a check turns.
+    notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
+    its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
+    seconds after which its server's answer is old.
     """
 
     def __init__(
@@ -40,17 +52,24 @@ class Watched:
         self.ends_at = record.not_before
         self.verdicts: tuple[Verdict, ...] = ()
         self.noted: IdleRecord | None = None
+        self.shown = False
+        self.judge_at = -INFINITE
+        self._network = tuple(check for check in checks if check.name == "network")
+        self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
+        spans = (window.span for window in self.facts.windows.values())
+        self._rest = min(REST, self.patience, *spans)
 
     @property
     def asks(self) -> bool:
         """Whether its server has to be asked when it was used."""
-        return any(check.name == "network" for check in self.checks)
+        return bool(self._network)
 
     @property
-    def patience(self) -> float:
-        """Seconds after which its server should be asked again."""
-        limits = [check.limit for check in self.checks if check.name == "network"]
-        return min(limits, default=INFINITE) / 4
+    def unused_until(self) -> float | None:
+        """When network checks end it if nobody has used it since its server was asked; None where
+        that never said."""
+        ends = [at for one in self._network if (at := unused_until(one, self.facts)) is not None]
+        return min(ends, default=None)
 
     @property
     def record(self) -> IdleRecord:
@@ -67,6 +86,7 @@ class Watched:
         facts.used = max(facts.used or facts.started, min(used, at))
         facts.asked = max(facts.asked or facts.started, min(asked, at))
         facts.heard = at
+        self.shown, self.judge_at = False, -INFINITE
 
     def add(self, step: Step, ended: float) -> None:
         """What it used in a step that ended at `ended`."""
@@ -75,28 +95,25 @@ class Watched:
             values = [shares[metric] for metric in window.metrics]
             window.add(ended - step.seconds, ended, values)
 
-    def judge(self, now: float, stale: float, notice: float) -> None:
+    def judge(self, now: float, stale: float, ahead: float, notice: float) -> None:
         """Has all checks say what they see."""
-        self.verdicts = tuple(judge(check, self.facts, now, stale) for check in self.checks)
+        # Not always the same: else all that were judged together once are so ever after.
+        self.judge_at = now + random.uniform(self._rest / 2, self._rest)  # noqa: S311
+        self.verdicts = tuple(judge(one, self.facts, now, stale, ahead) for one in self.checks)
         first = earliest(self.verdicts)
         if first is None or first.ends_at is None:
             self.ends_at = None
             return
         told = INFINITE if self.ends_at is None else self.ends_at
         self.ends_at = max(first.ends_at, min(told, now + notice))
+        if self.ends_at - now <= 2 * self._rest:
+            self.judge_at = now
 
     def due(self, now: float) -> Verdict | None:
         """The check that ends it now; None where none does."""
         if self.ends_at is None or self.ends_at > now:
             return None
         return earliest(one for one in self.verdicts if is_due(one, self.facts, now))
-
-    def to_confirm(self, now: float) -> bool:
-        """Whether it would be ended if nobody used it since its server was asked."""
-        return any(
-            one.check.name == "network" and one.ends_at is not None and one.ends_at <= now
-            for one in self.verdicts
-        )
 
 
 def _window(check: Check, started: float, patience: float) -> Window:

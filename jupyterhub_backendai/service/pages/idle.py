@@ -56,11 +56,13 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
 
 
 def ends_at(service: Service, session: Session) -> datetime | None:
-    """When idle checks end a session, as they were judged last; None where no end is in sight."""
+    """When idle checks end a session, as they were judged last; None where no end is in sight. It
+    is asked anew for the next look."""
     watch = None if service.idle is None else service.idle.watch
     watched = None if watch is None else watch.sessions.get(session.id)
     if watch is None or watched is None or watched.ends_at is None:
         return None
+    watched.shown = True
     return watch.told(watched.ends_at)
 
 

@@ -116,6 +116,23 @@ class IdleWorker:
             if id in watch.sessions and (id in answers or id not in wanted)
         }
 
+    async def refresh(self, watched: Watched) -> None:
+        """Asks the server of a session whose end is shown to somebody, unless it said when it was
+        used a moment ago. One that takes its time is asked once more in the next round."""
+        watch = self.watch
+        if watch is None or not watch.is_old(watched):
+            return
+        watched.shown = True
+        place = await self._place(watched.session)
+        if place is None:
+            return
+        began = watch.clock.now()
+        with suppress(asyncio.TimeoutError):
+            target = Target(watched.session.id, place)
+            answer = await within(self.patience, self.asker.ask_one(target))
+            if answer is not None:
+                watched.hear(began - answer.used, began - answer.asked, began)
+
     async def _place(self, session: Session) -> Place | None:
         """Where a session's server is; None for one that cannot be asked."""
         if session.id not in self._places:
