@@ -63,6 +63,7 @@ from .workers.idle import IdleWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
 from .workers.servers import ServersWorker
+from .workers.telling import TellingWorker
 from .workers.usage import UsageWorker
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
@@ -184,6 +185,7 @@ class Service:
         assert self.idle is not None
         return {
             "idle": self.idle.run,
+            "telling": TellingWorker(site, self.idle).run,
             "events": lambda: self.feed.run(site),
             "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,

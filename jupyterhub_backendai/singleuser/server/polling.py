@@ -26,8 +26,9 @@ NOTHING, ASKED, USED = 0, 1, 2
 # ---- requests
 
 READS = ("GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT")
-# Below the server's base: neither counts as activity for Jupyter itself.
-MONITORED = ("api/status", "api/security/csp-report")
+# Below the server's base: the first two count as no activity for Jupyter itself; the last is what
+# our own part of JupyterLab asks.
+MONITORED = ("api/status", "api/security/csp-report", "backendai/ending")
 # What JupyterLab, Notebook and their extensions ask again and again.
 POLLED = re.compile(r"(api|lab/api|static|metrics|kernelspecs|nbextensions|lab/extensions)(/.*)?")
 # Changing in form only: what RStudio, SockJS and socket.io wait for news with.
