@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jupyterhub_backendai.service.idle.telling import EVERY, MOST_BYTES, SOON, Teller
+from jupyterhub_backendai.service.idle.telling import EVERY, MOST_BYTES, RARELY, SOON, Teller
 from jupyterhub_backendai.service.workers.telling import TellingWorker
 from jupyterhub_backendai.store import Unavailable
 
@@ -203,7 +203,6 @@ async def test_what_makes_no_sense_keeps_nothing(tmp_path: Path, name: str) -> N
         one.idle.server.told = HOSTILE[name]
         assert len(await one.once(60)) == 1
         assert one.messages == []
-        assert len(await one.once(EVERY)) == 1
 
 
 async def test_a_server_that_knows_nothing_of_this_is_left_alone(tmp_path: Path) -> None:
@@ -211,8 +210,35 @@ async def test_a_server_that_knows_nothing_of_this_is_left_alone(tmp_path: Path)
         one.idle.says(used=600)
         one.idle.server.told = None  # of a session that was started before there was this
         assert len(await one.once(60)) == 1
-        assert await one.once(SOON) == []
+        assert await one.once(RARELY - 1) == []
+        one.idle.server.told = QUIET
+        assert len(await one.once(1)) == 1
         assert len(await one.once(EVERY)) == 1
+
+
+async def test_who_keeps_silent_keeps_no_others_waiting(tmp_path: Path) -> None:
+    async with told(tmp_path, {"network": "30m"}, **KEEP) as one, session_server() as other:
+        other.activity, other.told = {"used": 600, "asked": 600, "uptime": 1e6}, QUIET
+        session = await launch(one.idle.service, "alice", {"preset": "small"})
+        await make_running(one.idle.service, session, other.address)
+        one.idle.says(used=600)
+        one.idle.server.told = None
+        await one.once(60)
+        assert one.worker.teller._told[one.idle.id].silent
+        one.idle.time.passes(RARELY)
+        watch = one.idle.worker.watch
+        assert watch is not None
+        first = []
+
+        async def place(watched: Any) -> Any:
+            first.append(watched.session.id)
+            return await one.worker._place(watched)
+
+        for each in one.worker.teller._told.values():
+            each.place = None
+        one.worker.teller._places = place
+        await one.worker.teller.once(watch)
+        assert first == [session["id"], one.idle.id]
 
 
 async def test_the_worker_tells_and_outlives_a_database_that_is_away(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Tells sessions' own servers that they will be ended, for who is at work inside.
 
-Only sessions that are warned of are told, so all others cost nothing: twice a minute, and every
-few seconds while a page is open there that shows it.
+Only sessions that are warned of are told, so all others cost nothing: twice a minute, every few
+seconds while a page is open there that shows it, and rarely where nobody answers.
 
 A server may answer that somebody wants to keep the session. It is in the user's own container, and
 its word is taken for no more than that: it keeps its own session alone, by its owner's policy,
@@ -33,6 +33,7 @@ from .words import reason_ahead
 
 EVERY = 30.0  # seconds after which a server is told again
 SOON = 5.0  # seconds, where somebody looks
+RARELY = 120.0  # seconds, where nothing sensible was answered
 AT_ONCE = 32  # sessions
 PATIENCE = 5.0  # seconds for one session
 MOST_BYTES = 4096  # of an answer
@@ -58,6 +59,7 @@ class _Told:
 
     at: float = float("-inf")
     here: bool = False
+    silent: bool = False
     place: Place | None = None
     answer: Mapping[str, Any] | None = None
 
@@ -72,7 +74,8 @@ class Teller:
 
     async def once(self, watch: Watch) -> None:
         """Tells those whose turn it is. Raises `Unavailable`."""
-        due = list(self._due(watch))
+        # Who did not answer the last time keeps nobody waiting who did.
+        due = sorted(self._due(watch), key=lambda one: self._told[one.session.id].silent)
         turns, count = iter(due), min(AT_ONCE, len(due))
         some = (self._some(watch, turns) for _ in range(count))
         for result in await asyncio.gather(*some, return_exceptions=True):
@@ -96,7 +99,8 @@ class Teller:
                 if not warned:
                     continue
                 told = self._told[id] = _Told()
-            if now - told.at >= (EVERY if warned and not told.here else SOON):
+            wait = RARELY if told.silent else EVERY if warned and not told.here else SOON
+            if now - told.at >= wait:
                 yield one
 
     async def _some(self, watch: Watch, turns: Iterator[Watched]) -> None:
@@ -119,7 +123,8 @@ class Teller:
             told.place = await self._places(one)
         reply = None if told.place is None else await self._put(told.place, ending, told.answer)
         told.here = reply is not None and reply.here
-        if reply is None:
+        told.silent = reply is None
+        if told.silent:
             told.place = None  # it may be elsewhere now
         if ending is None:  # once is enough: what is not told again gets old there
             self._told.pop(one.session.id, None)

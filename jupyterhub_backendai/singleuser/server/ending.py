@@ -26,7 +26,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from . import activity
 from .access import Failure, KeyOnly, SignedIn, checked
@@ -55,7 +55,7 @@ class Endings:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told: Optional[Ending] = None
+        self._told: Ending | None = None
         self._seen = float("-inf")
         self._wish: tuple[str, Any] = ("", None)  # its name, and who waits for the answer
 
@@ -71,7 +71,7 @@ class Endings:
                 waiting.set_result({"kept": answer["kept"], "message": answer["message"]})
         return {"here": self._clock() - self._seen < HERE_FOR, "keep": self._wish[0]}
 
-    def _read(self, said: Any) -> tuple[Optional[Ending], Any]:
+    def _read(self, said: Any) -> tuple[Ending | None, Any]:
         try:
             ending, answer = said["ending"], said["answer"]
             if answer is not None:

@@ -6,7 +6,7 @@
   const NAME = "jupyterhub-backendai";
   const KEEP = `${NAME}:keep`;
   const notify = "apputils:notify", update = "apputils:update-notification", dismiss = "apputils:dismiss-notification";
-  const AGAIN = 60; // seconds, where the server does not say
+  const PATIENCE = 60000; // milliseconds for an answer; to keep it the server asks the service
 
   /** Asks as JupyterLab asks its server; an answer that is no JSON is an error. */
   async function ask({ baseUrl, token, fetch, init }, method) {
@@ -14,7 +14,8 @@
     if (token) headers.Authorization = `token ${token}`;
     const xsrf = document.cookie.match(/\b_xsrf=([^;]*)/);
     if (xsrf) headers["X-XSRFToken"] = xsrf[1];
-    const reply = await fetch(`${baseUrl}backendai/ending`, { ...init, method, headers, cache: "no-store" });
+    const how = { ...init, method, headers, cache: "no-store", signal: AbortSignal.timeout(PATIENCE) };
+    const reply = await fetch(`${baseUrl}backendai/ending`, how);
     const said = await reply.json();
     if (!reply.ok) throw new Error(said.errors[0].message);
     return said;
@@ -22,7 +23,7 @@
 
   function activate(app) {
     const { commands, serviceManager: { serverSettings } } = app;
-    let shown = "", warning = 0, timer = 0;
+    let shown = "", warning = 0, timer = 0, again = 60;
 
     const execute = (name, args) => commands.execute(name, args);
     const tell = (type, message) => execute(notify, { type, message, options: { autoClose: type === "error" ? false : 10000 } });
@@ -40,15 +41,16 @@
       if (ending.warning > warning) {
         if (shown) await execute(dismiss, { id: shown });
         shown = await execute(notify, { ...said, options: { autoClose: false, actions } });
-      } else if (shown && !(await execute(update, { id: shown, ...said, autoClose: false, actions }))) {
-        shown = "";
+      } else if (shown) {
+        // One that was hidden stays so: 0 changes what is listed, and shows nothing.
+        const autoClose = document.getElementById(shown) ? false : 0;
+        if (!(await execute(update, { id: shown, ...said, autoClose, actions }))) shown = "";
       }
       warning = ending.warning;
     }
 
     async function look() {
       clearTimeout(timer);
-      let again = AGAIN;
       try {
         const said = await ask(serverSettings, "GET");
         again = said.again;
