@@ -23,7 +23,7 @@
 
   function activate(app) {
     const { commands, serviceManager: { serverSettings } } = app;
-    let shown = "", warning = 0, timer = 0, again = 60;
+    let shown = "", last = "", warning = 0, timer = 0, again = 60;
 
     const execute = (name, args) => commands.execute(name, args);
     const tell = (type, message) => execute(notify, { type, message, options: { autoClose: type === "error" ? false : 10000 } });
@@ -37,6 +37,10 @@
       }
       const actions = ending.keep ? [{ label: ending.keep, commandId: KEEP, displayType: "accent" }] : [];
       const said = { type: "warning", message: ending.message };
+      // With each command JupyterLab saves its workspace: none without news.
+      const news = JSON.stringify(ending);
+      if (shown && news === last) return;
+      last = news;
       // Once for each warning: who has put one away is told again by the next.
       if (ending.warning > warning) {
         if (shown) await execute(dismiss, { id: shown });
