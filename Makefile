@@ -72,7 +72,7 @@ screenshots-with-engine: venv-test test-images
 	  tests/browser/pages/test_pages_use.py \
 	  tests/browser/ui/test_ui_access.py
 	@SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/browser/walk/test_walk_tutorial.py \
-	  tests/browser/walk/test_walk_apps.py
+	  tests/browser/walk/test_walk_apps.py tests/browser/walk/test_walk_idle.py
 
 .PHONY: image
 image: ## the demo's and the tests' image (needs a Docker engine)

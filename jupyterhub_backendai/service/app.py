@@ -65,6 +65,7 @@ from .workers.notices import NoticesWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
 from .workers.servers import ServersWorker
+from .workers.telling import TellingWorker
 from .workers.usage import UsageWorker
 
 IDENTITY_AGE = 60  # seconds that the Hub's word on who somebody is holds
@@ -197,6 +198,7 @@ class Service:
         return {
             "idle": self.idle.run,
             "notices": self.notices.run,
+            "telling": TellingWorker(site, self.idle).run,
             "events": lambda: self.feed.run(site),
             "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,

@@ -27,7 +27,7 @@ def item(name: str, port: int | None, **more: Any) -> dict[str, Any]:
 
 @dataclass
 class SessionServer:
-    """Below `/user/<owner>/<server>/backendai/`: `apps`, `activity`, `open/{app}`,
+    """Below `/user/<owner>/<server>/backendai/`: `apps`, `activity`, `ending/told`, `open/{app}`,
     `tunnel/{app}`."""
 
     items: list[dict[str, Any]] = field(default_factory=list)
@@ -35,6 +35,7 @@ class SessionServer:
     starts: dict[str, tuple[int, Any]] = field(default_factory=dict)  # answers of `open`
     open_tunnels: int = 0
     activity: Any = None  # what `activity` answers; None: it knows nothing of that
+    told: Any = None  # what `ending/told` answers; None: it knows nothing of that
     address: str = ""
     path: str = ""
 
@@ -61,6 +62,8 @@ class SessionServer:
             self._answer(writer, 200, {"apps": self.items})
         elif verb == "activity" and self.activity is not None:
             self._answer(writer, 200, self.activity)
+        elif verb == "ending" and self.told is not None:
+            self._answer(writer, 200, self.told)
         elif verb == "open":
             self._answer(writer, *self.starts.get(app, (200, {"ready": True, "why": ""})))
         elif found is None:

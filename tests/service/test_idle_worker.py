@@ -134,7 +134,7 @@ class Idle:
 @asynccontextmanager
 async def idle(folder: Path, idle: Any, **backend: Any) -> AsyncIterator[Idle]:
     async with (
-        running(folder, idle=idle, idle_warnings=[], **backend) as service,
+        running(folder, idle=idle, **{"idle_warnings": [], **backend}) as service,
         session_server() as server,
     ):
         await until_open(service)

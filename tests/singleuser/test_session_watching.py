@@ -129,6 +129,8 @@ def test_requests(server: Server) -> None:
     assert by("api/contents/a.ipynb?type=notebook&content=0") == "asked"
     assert by("api/contents/a.ipynb?type=notebook&content=1") == "used"
     assert by("api/contents/none.ipynb?type=notebook&content=1") == "asked", "there is none"
+    for layout in (b"1", b"1", b"2"):
+        assert by("lab/api/workspaces/default?1700000000001", "PUT", data=layout) == "asked"
     assert by("files/a.ipynb", **page) == "used"
     assert by("api/contents/a.ipynb", "DELETE") == "used"
     assert by("api/status") == "nothing"

@@ -25,7 +25,7 @@ from typing import Any
 
 import jinja2
 
-from . import declared, entries
+from . import declared, ending, entries
 from .access import Key
 from .apps import Apps
 from .processes import Processes
@@ -34,7 +34,7 @@ from .watching import Watch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 # In this order; `terminal` and `ssh` where they are there.
-PARTS = ("watching", "apps", "pages", "terminal", "ssh", "tunnel", "proxy")
+PARTS = ("watching", "apps", "pages", "terminal", "ssh", "tunnel", "proxy", "ending")
 LOADED = "backendai_session"  # in the web application's settings
 LINKED = "_backendai_session_icons"  # at the server itself
 
@@ -96,6 +96,7 @@ def link(serverapp: Any) -> None:
     """What has to be there before other extensions are loaded, once."""
     if not getattr(serverapp, LINKED, False):  # it has no web application yet
         setattr(serverapp, LINKED, True)
+        ending.configure(serverapp)
         entries.configure(serverapp, declared.read(serverapp.log))
 
 

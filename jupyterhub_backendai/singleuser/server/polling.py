@@ -26,12 +26,15 @@ NOTHING, ASKED, USED = 0, 1, 2
 # ---- requests
 
 READS = ("GET", "HEAD", "OPTIONS", "PROPFIND", "REPORT")
-# Below the server's base: neither counts as activity for Jupyter itself.
-MONITORED = ("api/status", "api/security/csp-report")
+# Below the server's base: the first two count as no activity for Jupyter itself; the last is what
+# our own part of JupyterLab asks.
+MONITORED = ("api/status", "api/security/csp-report", "backendai/ending")
 # What JupyterLab, Notebook and their extensions ask again and again.
 POLLED = re.compile(r"(api|lab/api|static|metrics|kernelspecs|nbextensions|lab/extensions)(/.*)?")
 # Changing in form only: what RStudio, SockJS and socket.io wait for news with.
 WAITS = re.compile(r"api/events|.*/get_events|.*/xhr(_streaming)?")
+# JupyterLab saves its layout after each command, those that extensions run by themselves included.
+LAYOUT = re.compile(r"lab/api/workspaces(/.*)?")
 LONG_NUMBER = re.compile(r"[0-9.]{10,}")  # a moment, so that no cache answers
 CACHE_BUSTERS = {"_", "t", "ts", "time", "timestamp", "nocache", "rand", "cb"}
 LARGEST = 1 << 24  # bytes of a notebook that is read for what a person wrote in it
@@ -77,7 +80,7 @@ class Requests:
     def _changes(
         self, method: str, rest: str, values: list[tuple[str, str]], body: bytes | None
     ) -> int:
-        if WAITS.fullmatch(rest):
+        if WAITS.fullmatch(rest) or LAYOUT.fullmatch(rest):
             return ASKED
         if body is None or (rest.startswith("api/") and method != "PUT"):
             return USED
@@ -114,7 +117,11 @@ def _digest(data: bytes) -> bytes:
 def _steady(values: list[tuple[str, str]]) -> str:
     """A query without what differs each time that the same is asked."""
     kept = [
-        (name, "" if name in CACHE_BUSTERS or LONG_NUMBER.fullmatch(value) else value)
+        # JupyterLab's own is a name alone: `?1700000000001`
+        (
+            "" if LONG_NUMBER.fullmatch(name) else name,
+            "" if name in CACHE_BUSTERS or LONG_NUMBER.fullmatch(value) else value,
+        )
         for name, value in values
     ]
     return json.dumps(kept)
