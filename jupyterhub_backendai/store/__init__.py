@@ -7,6 +7,7 @@ from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .idle import ClockRecord, IdleRecord
+from .images import Commit, IllegalCommit, Made, Wish
 from .launches import Launch
 from .outlook import Ahead
 from .queries import Filter, Order
@@ -33,13 +34,16 @@ __all__ = [
     "Change",
     "Changed",
     "ClockRecord",
+    "Commit",
     "Filter",
     "HistoryEntry",
     "HistoryFilter",
     "HistoryOrder",
     "IdleRecord",
+    "IllegalCommit",
     "Kernel",
     "Launch",
+    "Made",
     "NewPriority",
     "NotFound",
     "OpenWay",
@@ -53,4 +57,5 @@ __all__ = [
     "Unavailable",
     "Wanted",
     "Way",
+    "Wish",
 ]
