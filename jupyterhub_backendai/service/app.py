@@ -36,6 +36,7 @@ from .feed import Feed
 from .hub import HubClient
 from .idle.watch import Watch
 from .idle.watched import Watched
+from .images import ImageDoor
 from .launching import Once
 from .life import Life
 from .metrics.book import Metrics
@@ -123,6 +124,7 @@ class Service:
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
         self.launchers, self.once = Turns(), Once()
+        self.images = ImageDoor()
         self.runner = Runner()
         self.idle: IdleWorker | None = None  # while there is no site
         self._opening: asyncio.Task[None] | None = None
