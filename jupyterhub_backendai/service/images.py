@@ -140,8 +140,8 @@ def _gone() -> FieldError:
 
 def _no_room(needed: int, free: int) -> FieldError:
     message = (
-        f"The session has written {format_bytes(needed)} outside of its home and folders, and its "
-        f"agent has {format_bytes(free)} free. Remove what the image need not have, delete images of "
-        "yours there, or ask your admin for room."
+        f"The session has written {format_bytes(needed)} outside of its home and folders, and "
+        f"its agent has {format_bytes(free)} free. Remove what the image need not have, delete "
+        "images of yours there, or ask your admin for room."
     )
     return FieldError("", "no_room", message, Kind.CONFLICT)
