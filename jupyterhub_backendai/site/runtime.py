@@ -36,6 +36,7 @@ from .idle import IdleSettings
 from .looks import Looks
 from .queue import Queue
 from .reconcile import Reconciler
+from .registry import Registry
 from .ssh_keys import new_keys
 
 P = ParamSpec("P")
@@ -103,6 +104,7 @@ class Site:
         self.folders = FolderShelf(self)
         self.looks = Looks(self)
         self.idle = IdleSettings(self)
+        self.registry = Registry(configuration.registry())
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)
         self.cleanups = Cleanups(self)
