@@ -14,10 +14,12 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from . import registry
 from .base import AgentUnreachable, EngineError, ImageMissing
-from .commit_traces import Traces
+from .commit_traces import REPOSITORY, Traces
 from .docker_commits import Commit, made_image, needs_layers, refusals, running
 from .helper_programs import said
 from .images import (
+    LABEL_IMAGE_HUB,
+    LABEL_IMAGE_ORDER,
     CommitOrder,
     ImageInUse,
     Images,
@@ -66,6 +68,19 @@ class DockerImages(Images):
 
     async def leftovers(self, agent: str) -> frozenset[str]:
         return await self._call(agent, lambda client: self._traces(client).orders())
+
+    async def listed(self, agent: str) -> Mapping[str, Mapping[str, str]]:
+        def run(client: docker.APIClient) -> Mapping[str, Mapping[str, str]]:
+            label = f"{LABEL_IMAGE_HUB}={self._engine.hub_id}"
+            rows = client.images(filters={"label": [label, LABEL_IMAGE_ORDER]})
+            return {
+                name: dict(row.get("Labels") or {})
+                for row in rows
+                for name in row.get("RepoTags") or ()
+                if not name.startswith(f"{REPOSITORY}:")
+            }
+
+        return await self._call(agent, run)
 
     async def find(self, agent: str, reference: str) -> MadeImage | None:
         return await self._call(agent, lambda client: made_image(client, reference))

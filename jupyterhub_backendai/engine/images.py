@@ -136,6 +136,11 @@ class Images(ABC):
         """Ids of orders of this hub that left something on their way."""
 
     @abstractmethod
+    async def listed(self, agent: str) -> Mapping[str, Mapping[str, str]]:
+        """The labels of all images of this hub on an agent, by reference; those that are on their
+        way left out."""
+
+    @abstractmethod
     async def find(self, agent: str, reference: str) -> MadeImage | None:
         """The image of that reference, if the agent has one."""
 

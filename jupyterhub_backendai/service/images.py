@@ -92,8 +92,7 @@ class ImageDoor:
 
 def engine_of(site: Site) -> Images | None:
     """What makes images on this site's agents; None where nothing can."""
-    found: Images | None = getattr(site.engine, "images", None)
-    return found
+    return site.engine.images
 
 
 def _most(site: Site, session: Session) -> int:

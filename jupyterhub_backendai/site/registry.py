@@ -31,6 +31,11 @@ class Registry:
         """Who we are there, as the file says now. Raises `RegistryRefused`."""
         return await asyncio.to_thread(self._login)
 
+    def login_for(self, reference: str) -> Login | None:
+        """Who we are to the registry of an image, if it is ours. Blocking. Raises
+        `RegistryRefused`."""
+        return self._login() if self.has(reference) else None
+
     def _login(self) -> Login | None:
         given = self._configured
         if given is None or given.user is None or given.password_file is None:

@@ -81,7 +81,10 @@ class Site:
         self.store = Store(configuration.database_url)
         self.store.upgrade()
         self.hub_id = configuration.hub_id or self.store.hub_id
-        self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
+        self.registry = Registry(configuration.registry())
+        self.engine = DockerEngine(
+            configuration.agent_configs(client), self.hub_id, self.run_id, self.registry.login_for
+        )
         self.gpus = SiteGpus(
             self.engine.hosts,
             configuration.gpu_rules(),
@@ -104,7 +107,6 @@ class Site:
         self.folders = FolderShelf(self)
         self.looks = Looks(self)
         self.idle = IdleSettings(self)
-        self.registry = Registry(configuration.registry())
         self.queue = Queue(self)
         self.reconciler = Reconciler(self)
         self.cleanups = Cleanups(self)

@@ -88,5 +88,3 @@ class ImageHandler(Handler):
 
 def _not_found() -> Refused:
     return Refused(404, "not_found", "There is no such image.", "id")
-
-
