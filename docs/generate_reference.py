@@ -286,6 +286,7 @@ PHASES: dict[Phase, str] = {
     Phase.CANCEL: "Its end before it had a container.",
     Phase.RECONCILE: "Something that had died was found and put right.",
     Phase.KEEP: "Its owner keeps it, though idle checks would end it.",
+    Phase.COMMIT: "An image is made of it.",
 }
 STEPS: dict[Step, str] = {
     Step.LIMITS: "`schedule`: quotas and machines could hold it if nothing else ran.",
