@@ -40,6 +40,7 @@ class Policy(Model):
     choose_agent: bool = True
     max_preopen_ports: int = Field(default=10, ge=0, le=100)
     max_folders: int = Field(default=20, ge=0)
+    max_images: int = Field(default=3, ge=0)
     priority: int = Field(default=10, ge=0, le=100)
     max_priority: int | None = Field(default=None, ge=0, le=100)
     public_apps: bool = False

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from .catalog import Catalog, Environment, ResourceGroup
 from .gpus import GpuDevice
+from .images import CustomImage, ImageStatus
 from .policy import Policies, Policy
 from .slots import Slots
 
@@ -116,7 +117,8 @@ class Context:
     """Who asks, and all that the answer depends on.
 
     `service`: whether the site's service is on, which starts what no page waits for. `sessions`
-    are those of this user that the request depends on, by the name or id that it says.
+    are those of this user that the request depends on, by the name or id that it says. `images` are
+    this user's own; `catalog` has them as versions.
     """
 
     user: str
@@ -129,6 +131,7 @@ class Context:
     names_in_use: frozenset[str] = frozenset()
     agents: tuple[AgentFacts, ...] = ()
     sessions: Mapping[str, KnownSession] = field(default_factory=dict)
+    images: tuple[CustomImage, ...] = ()
     service: bool = False
     now: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
 
@@ -136,6 +139,17 @@ class Context:
     def policy(self) -> Policy:
         """The policy of the user who asks."""
         return self.policies.of(self.user, self.groups)
+
+    def image(self, reference: str) -> CustomImage | None:
+        """The user's own image of that reference, if it can be used."""
+        return next(
+            (
+                image
+                for image in self.images
+                if image.reference == reference and image.status is ImageStatus.READY
+            ),
+            None,
+        )
 
     def allowed_environments(self) -> tuple[Environment, ...]:
         """Environments this user may choose, in the order of the configuration."""

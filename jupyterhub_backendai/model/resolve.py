@@ -9,6 +9,7 @@ from .amounts import auto_shm, choose_from, offered_names
 from .batch import BatchChecks
 from .catalog import Environment, ResourceGroup, Version
 from .errors import Kind, Problem, RequestError, shown
+from .images import CustomImage, is_customized
 from .request import AgentFacts, Context, Folder, KnownSession, MountPoint, SessionRequest
 from .spec import read_spec
 
@@ -42,8 +43,9 @@ class _Resolution(BatchChecks):
         self.project_name = project = self.project()
         self.check_number()
         environment, version, image = self.image()
-        group = self.group()
-        agent = self.agent(group)
+        own = self.context.image(image)
+        group = self.group(own)
+        agent = self.agent(group, own)
         chosen = self.amounts(environment, version, group)
         preset, slots = chosen.preset, chosen.slots
         mounts = self.mounts()
@@ -170,6 +172,8 @@ class _Resolution(BatchChecks):
     ) -> tuple[Environment | None, Version | None, str]:
         """An image by its name: one of an environment, or any where policy allows that."""
         known = [(e, v) for e in allowed for v in e.versions if v.image == image]
+        if not known and is_customized(image) and not self.is_own(image):
+            return None, None, image
         if not known:
             if not self.policy.manual_image:
                 message = "You cannot name an image by hand. Choose an environment and a version."
@@ -189,6 +193,19 @@ class _Resolution(BatchChecks):
         self.fail("image", "ambiguous", message)
         return environment, version, image
 
+    def is_own(self, image: str) -> bool:
+        """Whether an image that somebody made, and no environment has, is this user's to name. One
+        answer for what is not there and what is somebody else's."""
+        own = self.context.image(image)
+        if own is None:
+            message = "You have no image of this name. Choose one of yours, or an environment."
+            self.fail("image", "unknown", message)
+        elif own.environment is not None:
+            message = f"It was made from {own.environment}, which is not offered to you any more."
+            self.forbid("image", "withdrawn", f"{message} Choose an environment.")
+            return False
+        return own is not None
+
     def no_environment(self, wanted: str, allowed: tuple[Environment, ...]) -> None:
         if self.context.catalog.environment(wanted) is None:
             self.fail("environment", "unknown", choose_from(wanted, allowed))
@@ -196,13 +213,15 @@ class _Resolution(BatchChecks):
             message = f"{wanted} is not for you.{offered_names(allowed)}"
             self.forbid("environment", "not_allowed", message)
 
-    def group(self) -> ResourceGroup | None:
+    def group(self, own: CustomImage | None) -> ResourceGroup | None:
         allowed, wanted = self.context.allowed_groups(), self.spec.resource_group
         if not allowed:
             self.forbid("resource_group", "none_allowed", "There is no resource group for you.")
             return None
         if not self.readable("resource_group"):
             return None
+        if own is not None and own.agent is not None:
+            return self.group_of(own, allowed)
         if wanted is None:
             return allowed[0]
         found = next((g for g in allowed if g.name == wanted), None)
@@ -211,8 +230,28 @@ class _Resolution(BatchChecks):
             self.fail("resource_group", "unknown", choose_from(wanted, allowed))
         return found
 
-    def agent(self, group: ResourceGroup | None) -> str | None:
+    def group_of(
+        self, own: CustomImage, allowed: tuple[ResourceGroup, ...]
+    ) -> ResourceGroup | None:
+        """The group of the one agent that has an image of the user's."""
+        wanted = self.spec.resource_group
+        agent = next((a for a in self.context.agents if a.name == own.agent), None)
+        group = next((g for g in allowed if agent is not None and g.name == agent.group), None)
+        if group is None:
+            message = f"This image is on the agent {own.agent}, which is not there for you"
+            self.fail("image", "no_agent", f"{message} any more. Choose another.")
+        elif wanted not in (None, group.name):
+            message = f"This image is on the agent {own.agent} of {group.name}. Choose that group."
+            self.fail("resource_group", "not_there", message)
+        return group
+
+    def agent(self, group: ResourceGroup | None, own: CustomImage | None) -> str | None:
         wanted = self.spec.agent
+        if own is not None and own.agent is not None:
+            if wanted not in ("auto", own.agent):
+                message = f"This image is on the agent {own.agent} only. Choose that, or auto."
+                self.fail("agent", "not_there", message)
+            return own.agent
         if wanted == "auto" or group is None:
             return None
         if not (self.policy.choose_agent and group.choose_agent):

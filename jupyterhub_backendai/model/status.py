@@ -55,6 +55,7 @@ class Phase(str, Enum):
     CANCEL = "cancel"
     RECONCILE = "reconcile"
     KEEP = "keep"
+    COMMIT = "commit"
 
 
 S = Status

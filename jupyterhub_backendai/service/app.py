@@ -24,6 +24,7 @@ from .calls.agents import AgentHandler, AgentsHandler
 from .calls.apps import AppHandler, AppsHandler, SessionAppsHandler
 from .calls.events import EventsHandler, stream_places
 from .calls.idle import IdleHandler, not_watched
+from .calls.images import CommitHandler, ImageHandler, ImagesHandler
 from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
@@ -36,6 +37,7 @@ from .feed import Feed
 from .hub import HubClient
 from .idle.watch import Watch
 from .idle.watched import Watched
+from .images import ImageDoor, engine_of
 from .launching import Once
 from .life import Life
 from .metrics.book import Metrics
@@ -60,6 +62,7 @@ from .usage import Usages
 from .ways.book import Book
 from .ways.public import PathVisit, public_path
 from .workers.batch import BatchWorker
+from .workers.commits import CommitWorker
 from .workers.idle import IdleWorker
 from .workers.notices import NoticesWorker
 from .workers.queue import QueueWorker
@@ -83,6 +86,9 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/idle": IdleHandler,
     "api/sessions/{id}/apps": SessionAppsHandler,
     "api/sessions/{id}/apps/{app}": AppHandler,
+    "api/sessions/{id}/commit": CommitHandler,
+    "api/images": ImagesHandler,
+    "api/images/{id}": ImageHandler,
     "api/apps": AppsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
@@ -126,6 +132,7 @@ class Service:
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
         self.launchers, self.once = Turns(), Once()
+        self.images = ImageDoor()
         self.runner = Runner()
         self.idle: IdleWorker | None = None  # while there is no site
         self.notices: NoticesWorker | None = None  # the same
@@ -195,7 +202,10 @@ class Service:
         """All that runs beside the answers, by name."""
         assert self.idle is not None
         assert self.notices is not None
+        images = engine_of(site)
+        making = {} if images is None else {"images": CommitWorker(site, images, self.images).run}
         return {
+            **making,
             "idle": self.idle.run,
             "notices": self.notices.run,
             "telling": TellingWorker(site, self.idle).run,

@@ -20,6 +20,7 @@ from ..engine.saved_logs import LogShelf
 from ..engine.settings import SiteSettings
 from ..model.errors import ConfigurationError
 from ..model.gpus import Granted, slots_in
+from ..model.images import with_images
 from ..model.keys import SshKeys
 from ..model.request import KnownSession
 from ..model.resolve import AgentFacts, Context
@@ -36,6 +37,7 @@ from .idle import IdleSettings
 from .looks import Looks
 from .queue import Queue
 from .reconcile import Reconciler
+from .registry import Registry
 from .ssh_keys import new_keys
 
 P = ParamSpec("P")
@@ -81,7 +83,10 @@ class Site:
         self.store = Store(configuration.database_url)
         self.store.upgrade()
         self.hub_id = configuration.hub_id or self.store.hub_id
-        self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
+        self.registry = Registry(configuration.registry())
+        self.engine = DockerEngine(
+            configuration.agent_configs(client), self.hub_id, self.run_id, self.registry.login_for
+        )
         self.gpus = SiteGpus(
             self.engine.hosts,
             configuration.gpu_rules(),
@@ -225,23 +230,25 @@ class Site:
         """All that a request of this user is checked against; `options` are those of the request,
         for the sessions that they name."""
         await self.ready()
-        names, agents, folders, earlier = await asyncio.gather(
+        names, agents, folders, earlier, images = await asyncio.gather(
             self.db(self.store.live_names, user),
             self.db(self.store.agents),
             self.folders.of(user, groups),
             self._named(user, options),
+            self.db(self.store.images_of, user),
         )
         return Context(
             user=user,
             groups=groups,
             admin=admin,
-            catalog=self.catalog,
+            catalog=with_images(self.catalog, images),
             policies=self.policies,
             folders={folder.name: folder for folder in folders},
             folders_enabled=self.folders.enabled,
             names_in_use=names,
             agents=tuple(_facts(agent) for agent in agents),
             sessions=earlier,
+            images=tuple(images),
             service=self.configuration.service,
             now=utcnow(),
         )

@@ -7,6 +7,7 @@ from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .idle import ClockRecord, IdleRecord
+from .images import Commit, IllegalCommit, Made, Wish
 from .launches import Launch
 from .notices import Notice, NoticeKey, NoticeState
 from .outlook import Ahead
@@ -34,13 +35,16 @@ __all__ = [
     "Change",
     "Changed",
     "ClockRecord",
+    "Commit",
     "Filter",
     "HistoryEntry",
     "HistoryFilter",
     "HistoryOrder",
     "IdleRecord",
+    "IllegalCommit",
     "Kernel",
     "Launch",
+    "Made",
     "NewPriority",
     "NotFound",
     "Notice",
@@ -57,4 +61,5 @@ __all__ = [
     "Unavailable",
     "Wanted",
     "Way",
+    "Wish",
 ]

@@ -15,7 +15,7 @@ from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
 from ..model.secrets import redacted
 from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, check_transition
-from . import history, launches, ways
+from . import history, images, launches, ways
 from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import Session, SessionResult, SubStep, session_of
@@ -113,6 +113,7 @@ def submit(
     if errors:
         raise RequestError(errors)
     first = together[0]
+    images.take(db, first.owner, first.request.image, now)
     if first.asked is not None:
         launches.add(db, first.launched_by or first.owner, first.name, first.asked, now)
     # A microsecond apart, so that they stand in line in their order.

@@ -20,6 +20,7 @@ from ..scheduling.snapshot import Holding, Snapshot
 from . import agents, forgetting, history, kernels, passes, queries, retries, sessions
 from .history import Outcome
 from .idle_calls import IdleCalls
+from .image_calls import ImageCalls
 from .notice_calls import NoticeCalls
 from .queries import Filter, Order
 from .records import (
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Store(ServiceCalls, UsageCalls, WayCalls, IdleCalls, NoticeCalls):
+class Store(ServiceCalls, UsageCalls, WayCalls, IdleCalls, ImageCalls, NoticeCalls):
     """The one source of truth. Thread-safe; several processes may each have one.
 
     Every call is one transaction, and what it returns does not change later. Every call may raise

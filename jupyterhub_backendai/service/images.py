@@ -1,0 +1,141 @@
+"""The door to images that users make: what may be made or deleted, and why not, before any work.
+
+The API and the pages ask here; the work itself is `workers.commits`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from ..engine.base import AgentUnreachable, ContainerGone, EngineError
+from ..engine.images import CommitRefused, Images, Look
+from ..model.errors import FieldError, Kind, Problem, RequestError
+from ..model.images import (
+    CustomImage,
+    check_image_name,
+    not_committable,
+    reference_of,
+    too_many_images,
+    without_room,
+)
+from ..model.slots import format_bytes
+from ..model.status import Status
+from ..site.clock import utcnow
+from ..site.runtime import Site
+from ..store import Commit, Session, Wish
+from ..store.images import under_way
+from ..store.passes import MAIN_KERNEL
+
+
+class ImageDoor:
+    """Lets in what may be done. `news`: set when there is something to do."""
+
+    def __init__(self) -> None:
+        self.news = asyncio.Event()
+
+    async def obstacle(self, site: Site, session: Session) -> FieldError | None:
+        """Why no image at all can be made of a session now, whatever it would be called."""
+        running = session.status is Status.RUNNING and session.agent is not None
+        if (error := not_committable(session.type, running)) is not None:
+            return error
+        if engine_of(site) is None:
+            message = "What runs the sessions of this site cannot make images."
+            return FieldError("", "engine_cannot", message, Kind.CONFLICT)
+        most = _most(site, session)
+        if most == 0:
+            return too_many_images(0, most)
+        latest = await site.db(site.store.commit_of, session.id)
+        if latest is not None and not latest.status.is_final:
+            return under_way()
+        return None
+
+    async def begin(self, site: Site, session: Session, name: str, by: str) -> Commit:
+        """Has an image made of a session. `by`: who asks.
+
+        Raises `RequestError`, with what to do, before anything is done; `NotFound`.
+        """
+        try:
+            check_image_name(name)
+        except Problem as problem:
+            raise RequestError([problem.at("name")]) from None
+        if (error := await self.obstacle(site, session)) is not None:
+            raise RequestError([error])
+        container = await _container(site, session)
+        look = await _look(site, session, container)
+        if look.free is not None and without_room(look.written, look.free):
+            raise RequestError([_no_room(look.written, look.free)])
+        reference = partial(reference_of, prefix=site.registry.prefix)
+        commit = await site.db(
+            site.store.begin_commit, session.id, Wish(name, by, container, look.written),
+            _most(site, session), reference, utcnow(),
+        )  # fmt: skip
+        site.log.info("%s makes the image %s of session %s", by, commit.reference, session.id)
+        self.news.set()
+        return commit
+
+    async def cancel(self, site: Site, commit: Commit) -> Commit:
+        """Has the making of an image given up; one that is over stays as it is. Raises
+        `NotFound`."""
+        asked = await site.db(site.store.cancel_commit, commit.id, utcnow())
+        self.news.set()
+        return asked
+
+    async def delete(self, site: Site, image: CustomImage) -> CustomImage:
+        """Has an image removed: from now on nobody can use it. Raises `RequestError` while a
+        session uses it, `NotFound`."""
+        deleted = await site.db(site.store.delete_image, image.id)
+        site.log.info("The image %s of %s is deleted", image.reference, image.owner)
+        self.news.set()
+        return deleted
+
+
+def engine_of(site: Site) -> Images | None:
+    """What makes images on this site's agents; None where nothing can."""
+    return site.engine.images
+
+
+def _most(site: Site, session: Session) -> int:
+    return site.policies.of(session.owner, session.owner_groups).max_images
+
+
+async def _container(site: Site, session: Session) -> str:
+    for kernel in await site.db(site.store.kernels, session.id):
+        if kernel.name == MAIN_KERNEL and kernel.container_id is not None:
+            return kernel.container_id
+    raise RequestError([_gone()])
+
+
+async def _look(site: Site, session: Session, container: str) -> Look:
+    """What it would take. Raises `RequestError` where that says that it cannot be done."""
+    images = engine_of(site)
+    assert images is not None, "that was an obstacle"
+    try:
+        return await images.look(str(session.agent), container)
+    except ContainerGone:
+        error = _gone()
+    except CommitRefused as refused:
+        error = FieldError("", refused.code, refused.told, Kind.CONFLICT)
+    except AgentUnreachable as away:
+        site.log.warning("No image of session %s can be made: %s", session.id, away)
+        message = "The agent that it runs on does not answer. Try again later, or tell your admin."
+        error = FieldError("", "agent_away", message, Kind.CONFLICT)
+    except EngineError as failed:
+        site.log.error("No image of session %s can be made: %s", session.id, failed)
+        message = "The agent that it runs on cannot make images now. Tell your admin."
+        error = FieldError("", "engine", message, Kind.CONFLICT)
+    raise RequestError([error])
+
+
+def _gone() -> FieldError:
+    message = "Its container is gone: the session is ending."
+    return FieldError("", "not_running", message, Kind.CONFLICT)
+
+
+def _no_room(needed: int, free: int) -> FieldError:
+    message = (
+        f"The session has written {format_bytes(needed)} outside of its home and folders, and "
+        f"its agent has {format_bytes(free)} free. Remove what the image need not have, delete "
+        "images of yours there, or ask your admin for room."
+    )
+    return FieldError("", "no_room", message, Kind.CONFLICT)
