@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
+import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -18,7 +20,7 @@ from tiny import BEAT, build_tiny
 from jupyterhub_backendai.engine import docker_commits
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
 from jupyterhub_backendai.engine.docker_commits import Commit
-from jupyterhub_backendai.engine.images import LABEL_IMAGE_ORDER, MadeImage
+from jupyterhub_backendai.engine.images import LABEL_IMAGE_ORDER, CommitRefused, MadeImage
 from tests.hub.second_engine import SecondEngine, missing
 
 pytestmark = [
@@ -183,3 +185,47 @@ async def test_a_daemon_that_is_killed_at_any_time_leaves_all_or_nothing(
         found = await made.images.find(AGENT, order.reference)
         assert found is None or read(made, order.reference) == b"first file"
         assert found is not None or task.exception() is not None
+
+
+# ---- a disk that is full -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    """A daemon whose disk has 48 MB."""
+    daemon = SecondEngine(tmp_path_factory.mktemp("small"), place=3)
+    disk = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(daemon.kept)]
+    if subprocess.run(disk, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        daemon.start()
+        build_tiny(daemon.client().api, BASE, tmp_path_factory.mktemp("tiny"))
+        yield daemon
+    finally:
+        daemon.stop()
+        subprocess.run(["umount", str(daemon.kept)], check=True)
+        daemon.kept.rmdir()
+
+
+@pytest.mark.parametrize("way", ["own", "containerd"])
+async def test_a_disk_that_is_full_is_told_and_the_session_goes_on(
+    small: SecondEngine, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_commits, "needs_layers", lambda info: way == "containerd")
+    made = Committed(BASE, {"base_url": small.socket})
+    try:
+        await asyncio.to_thread(made.start, "/wait")
+        write(made, os.urandom(26 * 1024**2))
+        look = await made.images.look(AGENT, made.container)
+        assert look.free is not None
+        assert look.written > look.free
+        order = made.order()
+        with pytest.raises(CommitRefused) as told:
+            await made.images.make(AGENT, order)
+        assert told.value.code == "no_room"
+        await put_right(made, order.id)
+        write(made, b"first file")
+        await made.images.make(AGENT, order)
+        assert read(made, order.reference) == b"first file"
+    finally:
+        await made.end()

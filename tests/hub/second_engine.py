@@ -99,6 +99,15 @@ class SecondEngine:
         self.process.terminate()
         self.process.wait(30)
         ip("link", "delete", self.bridge)
+        self._unmount()
+
+    def _unmount(self) -> None:
+        """What a daemon that was killed had mounted: its data, once for each time."""
+        data = str(self.kept / "data")
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            place = line.split()[1]
+            if place == data or place.startswith(f"{data}/"):
+                subprocess.run(["umount", "-l", place], check=True)
 
     def _end_earlier(self) -> None:
         """A daemon that a killed test run left. Its containers went with their Hub."""
