@@ -19,7 +19,9 @@ from datetime import datetime, timezone
 from typing import Any
 
 import docker
-from docker.errors import APIError, ImageNotFound, NotFound
+import requests
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from traitlets.log import get_logger
 
 from . import image_config
 from .base import (
@@ -75,7 +77,7 @@ class Commit:
                 else:
                     self._at_once(container, base)
             finally:
-                self.traces.clear(order.id)
+                self._clear()
             found = self._made()
         if found is None:
             raise EngineError(
@@ -83,6 +85,14 @@ class Commit:
                 "It is tried again; Docker's own log may say more."
             )
         return found
+
+    def _clear(self) -> None:
+        """At the end. What cannot be removed now is found later, and nobody's error is lost."""
+        try:
+            self.traces.clear(self.order.id)
+        except (DockerException, requests.exceptions.RequestException) as error:
+            log = get_logger()
+            log.warning("What order %s left is removed later: %s", self.order.id, error)
 
     def at(self, step: str) -> None:
         """Between two steps. Raises `Stopped`."""

@@ -133,7 +133,8 @@ class Images(ABC):
 
     @abstractmethod
     async def leftovers(self, agent: str) -> frozenset[str]:
-        """Ids of orders of this hub that left something on their way."""
+        """Ids of orders of this hub that have something on their way: of those that are being made
+        now, and of those that left it."""
 
     @abstractmethod
     async def listed(self, agent: str) -> Mapping[str, Mapping[str, str]]:

@@ -32,7 +32,7 @@ ROOM = {"cpu": 2, "mem": "8g"}
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
-    engine = SecondEngine(tmp_path_factory.mktemp("engine"))
+    engine = SecondEngine(tmp_path_factory.mktemp("engine"), place=2)
     try:
         engine.start().have_image()
         yield engine

@@ -27,16 +27,18 @@ class SecondEngine:
     each other's rules, and sessions need no more than this machine itself.
     """
 
-    def __init__(self, run_directory: Path) -> None:
-        number = zlib.crc32(bytes(KEPT))
-        self.bridge = f"bk{number:08x}"
+    def __init__(self, run_directory: Path, place: int = 0) -> None:
+        """`place`: a number of its own for each file of tests that may run beside others."""
+        self.kept = KEPT if place == 0 else KEPT.with_name(f"{KEPT.name}-{place}")
+        number = zlib.crc32(bytes(KEPT)) + place
+        self.bridge = f"bk{number % 2**32:08x}"
         subnet = ipaddress.ip_network((0x0AE70000 + (number % 256 << 8), 24))  # 10.231.x.0/24
         self.gateway = str(subnet[1])
         self.prefix = f"{self.gateway}/24"
         self.run = run_directory
         self.socket = f"unix://{self.run}/docker.sock"
         self.process: subprocess.Popen[bytes] | None = None
-        KEPT.mkdir(parents=True, exist_ok=True)
+        self.kept.mkdir(parents=True, exist_ok=True)
 
     def start(self, wait: bool = True) -> SecondEngine:
         self._end_earlier()
@@ -51,8 +53,8 @@ class SecondEngine:
             self.process = subprocess.Popen(
                 [
                     "dockerd", "--config-file", nothing, "--host", self.socket,
-                    "--data-root", KEPT / "data", "--exec-root", self.run / "exec",
-                    "--pidfile", KEPT / "pid", "--group", str(os.getgid()),
+                    "--data-root", self.kept / "data", "--exec-root", self.run / "exec",
+                    "--pidfile", self.kept / "pid", "--group", str(os.getgid()),
                     "--bridge", self.bridge, "--iptables=false", "--ip-masq=false",
                     "--ip-forward=false", "--live-restore",
                 ],
@@ -97,16 +99,25 @@ class SecondEngine:
         self.process.terminate()
         self.process.wait(30)
         ip("link", "delete", self.bridge)
+        self._unmount()
+
+    def _unmount(self) -> None:
+        """What a daemon that was killed had mounted: its data, once for each time."""
+        data = str(self.kept / "data")
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            place = line.split()[1]
+            if place == data or place.startswith(f"{data}/"):
+                subprocess.run(["umount", "-l", place], check=True)
 
     def _end_earlier(self) -> None:
         """A daemon that a killed test run left. Its containers went with their Hub."""
         with contextlib.suppress(FileNotFoundError, ValueError, ProcessLookupError):
-            pid = int((KEPT / "pid").read_text())
+            pid = int((self.kept / "pid").read_text())
             if Path(f"/proc/{pid}/comm").read_text().strip() == "dockerd":
                 os.kill(pid, signal.SIGTERM)
                 wait_for("the earlier daemon to end", lambda: not Path(f"/proc/{pid}").exists())
         with contextlib.suppress(FileNotFoundError):
-            (KEPT / "pid").unlink()
+            (self.kept / "pid").unlink()
 
     def have_image(self) -> None:
         """The first daemon's demo image: its files as one layer, which is much quicker than

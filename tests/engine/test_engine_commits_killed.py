@@ -1,0 +1,231 @@
+"""Images of sessions while Docker is killed: a daemon of its own, whose containers outlive it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from committing import AGENT, Committed
+from tiny import BEAT, build_tiny
+
+from jupyterhub_backendai.engine import docker_commits
+from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
+from jupyterhub_backendai.engine.docker_commits import Commit
+from jupyterhub_backendai.engine.images import LABEL_IMAGE_ORDER, CommitRefused, MadeImage
+from tests.hub.second_engine import SecondEngine, missing
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(missing()), reason=missing()),
+]
+BASE = "backendai-test-tiny:1"
+STEPS = {
+    "own": ["begin", "noted", "committed", "kept", "named"],
+    "containerd": ["noted", "committed", "created", "committed again", "kept", "named"],
+}  # fmt: skip
+CUTS = [(way, step) for way, steps in STEPS.items() for step in steps]
+BIG = 400 * 1024**2  # bytes that a commit reads long enough to be killed meanwhile
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    daemon = SecondEngine(tmp_path_factory.mktemp("engine"), place=1)
+    try:
+        daemon.start()
+        build_tiny(daemon.client().api, BASE, tmp_path_factory.mktemp("tiny"))
+        yield daemon
+    finally:
+        daemon.stop()
+        # What Docker was killed at it never removes itself.
+        shutil.rmtree(daemon.kept)
+
+
+@pytest_asyncio.fixture
+async def made(daemon: SecondEngine) -> AsyncIterator[Committed]:
+    made = Committed(BASE, {"base_url": daemon.socket})
+    try:
+        await asyncio.to_thread(made.start, "/wait")
+        yield made
+    finally:
+        await made.end()
+
+
+def inside(made: Committed) -> Path:
+    """The root directory of the session."""
+    pid = made.docker.inspect_container(made.container)["State"]["Pid"]
+    return Path(f"/proc/{pid}/root")
+
+
+def write(made: Committed, text: bytes) -> None:
+    """Writes a file of that text in the session's own layer."""
+    (inside(made) / "opt/file").write_bytes(text)
+
+
+def read(made: Committed, reference: str) -> bytes:
+    """The start of that file in an image."""
+    container = made.docker.create_container(reference)["Id"]
+    try:
+        data, _ = made.docker.get_archive(container, "/opt/file")
+        return b"".join(data)[512:522]
+    finally:
+        made.docker.remove_container(container, v=True)
+
+
+async def until(met: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 120
+    while not await asyncio.to_thread(met):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.005)
+
+
+async def goes_on(made: Committed) -> None:
+    """The session counts."""
+    beat = inside(made) / BEAT
+    before = beat.read_bytes()
+    await until(lambda: beat.read_bytes() != before)
+
+
+async def put_right(made: Committed, order: str) -> None:
+    """What a service does that finds an order which was cut off."""
+    assert await made.images.leftovers(AGENT) <= {order}
+    await made.images.clean(AGENT, order)
+    # What Docker had in its hands when it was killed may come to its end after that.
+    assert await made.images.leftovers(AGENT) == set()
+    assert not made.temporary()
+    assert not made.nameless()
+    assert not made.paused()
+    await goes_on(made)
+
+
+async def ended(work: Awaitable[MadeImage]) -> None:
+    with pytest.raises((AgentUnreachable, EngineError)):
+        await work
+
+
+@pytest.mark.parametrize(("way", "step"), CUTS)
+async def test_killed_between_two_steps(
+    made: Committed, daemon: SecondEngine, way: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_commits, "needs_layers", lambda info: way == "containerd")
+    write(made, b"first file")
+    earlier = await made.images.make(AGENT, made.order())
+    write(made, b"other file")
+    plain = Commit.at
+
+    def at(self: Commit, now: str) -> None:
+        plain(self, now)
+        if now == step:
+            daemon.kill()
+
+    order = made.order()
+    with monkeypatch.context() as patch:
+        patch.setattr(Commit, "at", at)
+        await ended(made.images.make(AGENT, order))
+    await asyncio.to_thread(daemon.start)
+    await put_right(made, order.id)
+    found = await made.images.find(AGENT, order.reference)
+    assert found
+    whole = step == "named"
+    assert (found.labels[LABEL_IMAGE_ORDER] == order.id) is whole
+    assert whole or found == earlier
+    assert read(made, order.reference) == (b"other file" if whole else b"first file")
+    await made.images.make(AGENT, order)
+    assert read(made, order.reference) == b"other file"
+
+
+@pytest.mark.parametrize("moment", ["paused", "a little later"])
+async def test_killed_while_it_reads_the_files(
+    made: Committed, daemon: SecondEngine, moment: str
+) -> None:
+    write(made, b"first file" + bytes(BIG))
+    order = made.order()
+    task = asyncio.create_task(ended(made.images.make(AGENT, order)))
+    await until(lambda: made.paused() or task.done())
+    assert not task.done()
+    if moment != "paused":
+        beat = (inside(made) / BEAT).read_bytes()
+        await asyncio.sleep(0.3)
+        assert (inside(made) / BEAT).read_bytes() == beat, "it stands still"
+    daemon.kill()
+    await task
+    await asyncio.to_thread(daemon.start)
+    assert await made.images.leftovers(AGENT) == {order.id}
+    await put_right(made, order.id)
+    assert await made.images.find(AGENT, order.reference) is None
+    await made.images.make(AGENT, order)
+    assert read(made, order.reference) == b"first file"
+    await goes_on(made)
+
+
+async def test_a_daemon_that_is_killed_at_any_time_leaves_all_or_nothing(
+    made: Committed, daemon: SecondEngine
+) -> None:
+    write(made, b"first file" + bytes(20 * 1024**2))
+    started = time.monotonic()
+    await made.images.make(AGENT, made.order("whole"))
+    whole = time.monotonic() - started
+    for part in range(1, 8):
+        order = made.order(uuid.uuid4().hex[:8])
+        task = asyncio.create_task(made.images.make(AGENT, order))
+        await asyncio.wait({task}, timeout=whole * part / 7)
+        daemon.kill()
+        await asyncio.wait({task})
+        await asyncio.to_thread(daemon.start)
+        await put_right(made, order.id)
+        found = await made.images.find(AGENT, order.reference)
+        assert found is None or read(made, order.reference) == b"first file"
+        assert found is not None or task.exception() is not None
+
+
+# ---- a disk that is full -------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
+    """A daemon whose disk has 48 MB."""
+    daemon = SecondEngine(tmp_path_factory.mktemp("small"), place=3)
+    disk = ["mount", "-t", "tmpfs", "-o", "size=48m", "tmpfs", str(daemon.kept)]
+    if subprocess.run(disk, capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        daemon.start()
+        build_tiny(daemon.client().api, BASE, tmp_path_factory.mktemp("tiny"))
+        yield daemon
+    finally:
+        daemon.stop()
+        subprocess.run(["umount", str(daemon.kept)], check=True)
+        daemon.kept.rmdir()
+
+
+@pytest.mark.parametrize("way", ["own", "containerd"])
+async def test_a_disk_that_is_full_is_told_and_the_session_goes_on(
+    small: SecondEngine, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_commits, "needs_layers", lambda info: way == "containerd")
+    made = Committed(BASE, {"base_url": small.socket})
+    try:
+        await asyncio.to_thread(made.start, "/wait")
+        write(made, os.urandom(26 * 1024**2))
+        look = await made.images.look(AGENT, made.container)
+        assert look.free is not None
+        assert look.written > look.free
+        order = made.order()
+        with pytest.raises(CommitRefused) as told:
+            await made.images.make(AGENT, order)
+        assert told.value.code == "no_room"
+        await put_right(made, order.id)
+        write(made, b"first file")
+        await made.images.make(AGENT, order)
+        assert read(made, order.reference) == b"first file"
+    finally:
+        await made.end()
