@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from jupyterhub.app import JupyterHub
 from traitlets.config import Config
 
-from jupyterhub_backendai import setup
+from jupyterhub_backendai import configuration_registry, setup
 from jupyterhub_backendai.configuration import BackendAI, read_configuration
 from jupyterhub_backendai.engine.base import ImageFacts
 from jupyterhub_backendai.engine.settings import SessionFacts, SiteSettings, container_settings
@@ -69,6 +69,7 @@ def c(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Config:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(JupyterHub, "_instance", None)
     monkeypatch.setattr(reach, "hub_address", lambda c: {"hub_ip": "172.17.0.1"})
+    monkeypatch.setattr(configuration_registry, "password_problem", lambda path: None)
     return Config()
 
 

@@ -1,0 +1,143 @@
+"""A session in a real container whose image is made by a process that is killed on its way."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, ImageNotFound
+
+from jupyterhub_backendai.engine.commit_traces import REPOSITORY
+from jupyterhub_backendai.model.images import CommitStatus
+from jupyterhub_backendai.store import Commit
+
+from .running import BACKEND, Running, launch, running, until_open
+from .ways import make_running
+
+ROOT = Path(__file__).resolve().parents[2]
+WRITES = (
+    "mkdir -p /opt/it && head -c 60000000 /dev/urandom > /opt/it/data && echo whole > /opt/it/z"
+)
+
+
+@dataclass
+class Killing:
+    """A session, its container, and processes that make its image."""
+
+    service: Running
+    folder: Path
+    settings: Mapping[str, Any]
+    docker: docker.APIClient
+    container: str
+    commit: Commit
+
+    def process(self, step: str = "", how: str = "die") -> subprocess.Popen[bytes]:
+        """One that does what is to be done, and ends or waits at a step."""
+        words = ["-m", "tests.service.commit_process", json.dumps(self.settings), step, how]
+        with (self.folder / "process.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, *words, str(self.folder)], cwd=ROOT, stdout=log, stderr=log
+            )
+
+    def finish(self) -> Commit:
+        """Has another process do what is left to do."""
+        with self.process() as process:
+            assert process.wait(240) == 0, self.log
+        return self.now
+
+    @property
+    def log(self) -> str:
+        return (self.folder / "process.log").read_text()[-4000:]
+
+    @property
+    def now(self) -> Commit:
+        found: Commit = self.service.store.commit(self.commit.id)
+        return found
+
+    def left(self) -> list[str]:
+        """All that is there of it beside the image itself."""
+        hub = self.service.service.parts.site.hub_id
+        rows = self.docker.images(name=REPOSITORY)
+        names = [tag for row in rows for tag in row["RepoTags"] or ()]
+        for row in self.docker.containers(all=True, filters={"name": REPOSITORY}):
+            names += row["Names"]
+        volumes = self.docker.volumes(filters={"name": REPOSITORY})["Volumes"] or []
+        names += [row["Name"] for row in volumes]
+        label = {"dangling": True, "label": f"backendai.image.hub={hub}"}
+        return [*(n for n in names if hub in n), *self.docker.images(quiet=True, filters=label)]
+
+    def usable(self) -> bool:
+        """Whether the session goes on."""
+        if self.docker.inspect_container(self.container)["State"]["Paused"]:
+            return False
+        made = self.docker.exec_create(self.container, ["true"])
+        self.docker.exec_start(made["Id"])
+        return bool(self.docker.exec_inspect(made["Id"])["ExitCode"] == 0)
+
+    def is_there(self) -> bool:
+        """Whether the image is there, and whole."""
+        try:
+            self.docker.inspect_image(self.commit.reference)
+        except ImageNotFound:
+            return False
+        made = self.docker.create_container(self.commit.reference, ["cat", "/opt/it/z"])
+        try:
+            self.docker.start(made)
+            assert self.docker.wait(made)["StatusCode"] == 0
+            assert self.docker.logs(made) == b"whole\n"
+        finally:
+            self.docker.remove_container(made, force=True)
+        return True
+
+    def check(self, over: Commit) -> None:
+        """Whatever happened: the whole image, or none; and the session."""
+        rows = self.service.store.images_of("alice")
+        assert over.status in {CommitStatus.DONE, CommitStatus.CANCELLED}, (over, self.log)
+        whole = over.status is CommitStatus.DONE
+        assert [row.reference for row in rows] == [self.commit.reference] * whole
+        assert self.is_there() == whole
+        assert self.left() == []
+        assert self.usable()
+
+
+@asynccontextmanager
+async def killing(folder: Path, base_url: str, image: str) -> AsyncIterator[Killing]:
+    """One on the daemon at that address."""
+    agents = [{"name": "local", "base_url": base_url}]
+    environments = [{"name": "python", "image": image}]
+    client = docker.APIClient(base_url=base_url, version="auto", timeout=300)
+    async with running(folder, agents=agents, environments=environments) as service:
+        await until_open(service)
+        session = await launch(service, "alice", {})
+        await make_running(service, session, "127.0.0.1:1")
+        made = client.create_container(image, ["sleep", "1000"], user="root")["Id"]
+        reference = ""
+        try:
+            client.start(made)
+            writes = client.exec_create(made, ["sh", "-c", WRITES], user="root")
+            client.exec_start(writes["Id"])
+            service.store.set_kernel(session["id"], container_id=made)
+            path = f"api/sessions/{session['id']}/commit"
+            name = f"k{uuid.uuid4().hex[:8]}"
+            reply = await service.call("POST", path, "alice", json={"name": name})
+            assert reply.status == 202, reply.json
+            reference = reply.json["reference"]
+            settings = {
+                **BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite",
+                "agents": agents, "environments": environments,
+            }  # fmt: skip
+            commit = service.store.commit(reply.json["id"])
+            yield Killing(service, folder, settings, client, made, commit)
+        finally:
+            client.remove_container(made, force=True)
+            with suppress(APIError):
+                client.remove_image(reference)
+            client.close()
