@@ -25,7 +25,7 @@ async def owner_of(service: Service, caller: Caller, options: object, scope: str
     if not isinstance(named, str) or not named:
         message = "Say for whom: a service has no sessions of its own."
         raise RequestError([FieldError("owner", "missing", message)])
-    if not await _may(service, caller, scope, named):
+    if not await may_for(service, caller, scope, named):
         message = "You can do this for yourself only."
         raise RequestError([FieldError("owner", "not_owner", message, Kind.FORBIDDEN)])
     try:
@@ -41,12 +41,12 @@ async def whose(service: Service, caller: Caller, owner: str | None) -> str | No
     if owner == EVERYBODY:
         if caller.may_all(READ):
             return None
-    elif await _may(service, caller, READ, owner or caller.name):
+    elif await may_for(service, caller, READ, owner or caller.name):
         return owner or caller.name
     raise Refused(403, "not_yours", "You can see your own sessions only.", "owner")
 
 
-async def _may(service: Service, caller: Caller, scope: str, owner: str) -> bool:
+async def may_for(service: Service, caller: Caller, scope: str, owner: str) -> bool:
     """Whether this scope is held for this owner; the Hub is asked only where it says in which
     groups an owner is."""
     if caller.may(scope, owner):

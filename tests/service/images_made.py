@@ -1,0 +1,52 @@
+"""Images in a service's store, made by the store's own calls, and a stand-in for their engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jupyterhub_backendai.engine.images import Look
+from jupyterhub_backendai.model.images import CommitStatus, CustomImage, reference_of
+from jupyterhub_backendai.model.slots import GIB
+from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.store import Commit, Made, Session, Wish
+
+from .running import Running
+
+MOST = 3
+
+
+class Looks:
+    """As much of an engine of images as the pages use: what a commit would take."""
+
+    def __init__(self) -> None:
+        self.found = Look(2 * GIB, 40 * GIB)
+
+    async def look(self, agent: str, container: str) -> Look:
+        return self.found
+
+
+def with_engine(running: Running) -> Looks:
+    """Has the service's agents make images."""
+    engine: Any = running.service.parts.site.engine
+    engine.images = Looks()
+    return engine.images
+
+
+def begin(running: Running, session: Session, name: str) -> Commit:
+    """The making of an image, which waits."""
+    wish = Wish(name, session.owner, "c0ffee", 2 * GIB)
+    return running.store.begin_commit(session.id, wish, MOST, reference_of, utcnow())
+
+
+def move(running: Running, commit: Commit, *statuses: CommitStatus, **more: Any) -> Commit:
+    """On through these statuses."""
+    for status in statuses:
+        commit = running.store.move_commit(commit.id, status, utcnow(), **more)
+    return commit
+
+
+def make(running: Running, session: Session, name: str) -> CustomImage:
+    """An image that is made, on the agent of its session."""
+    commit = move(running, begin(running, session, name), CommitStatus.COMMITTING)
+    made = Made("sha256:1", "sha256:0", 7 * GIB, 2 * GIB, session.agent)
+    return running.store.finish_commit(commit.id, made, utcnow())
