@@ -35,6 +35,7 @@ from jupyterhub_backendai.model.idle import (
     Utilization,
 )
 from jupyterhub_backendai.model.policy import Policy, Quota
+from jupyterhub_backendai.model.registry import ImageRegistry
 from jupyterhub_backendai.model.status import HOLDING, TRANSITIONS, Phase, Result, Status
 from jupyterhub_backendai.model.steps import Step
 from jupyterhub_backendai.service.metrics.catalogue import CATALOGUE
@@ -178,6 +179,7 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "choose_agent": "whether the machine may be picked",
         "max_preopen_ports": "ports of one session, 0 to 100",
         "max_folders": "folders of the user's own",
+        "max_images": "images of their sessions that the user may have; with 0 they make none",
         "priority": "0 to 100; higher is first in line",
         "max_priority": ("the highest that a request may say", "as `priority`"),
         "public_apps": "whether apps of their sessions may be opened to everybody",
@@ -187,6 +189,11 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
             "how long the user may keep a session that idle checks would end; `None`: not at all",
             "2 hours at once, 8 hours in all",
         ),
+    },
+    ImageRegistry: {
+        "prefix": "the registry's address, and a place in it",
+        "user": ("who signs in", "nobody"),
+        "password_file": ("the absolute path of a file with the password", "none"),
     },
     Quota: {
         "total": (f"all live sessions for the project together; {TOTAL}. More waits", "no limit"),
@@ -243,6 +250,7 @@ PARTS: dict[str, list[tuple[str, type[BaseModel]]]] = {
         ("The network check", Network),
         ("The utilization check", Utilization),
     ],
+    "image_registry": [("A registry", ImageRegistry)],
     "project_quotas": [("A quota", Quota)],
 }
 
@@ -278,6 +286,7 @@ PHASES: dict[Phase, str] = {
     Phase.CANCEL: "Its end before it had a container.",
     Phase.RECONCILE: "Something that had died was found and put right.",
     Phase.KEEP: "Its owner keeps it, though idle checks would end it.",
+    Phase.COMMIT: "An image is made of it.",
 }
 STEPS: dict[Step, str] = {
     Step.LIMITS: "`schedule`: quotas and machines could hold it if nothing else ran.",

@@ -13,6 +13,7 @@ from traitlets.config import Config, LoggingConfigurable
 
 from .configuration_apps import AppTraits, check_apps, read_ports
 from .configuration_idle import IdleTraits, check_idle, read_idle, read_warnings
+from .configuration_registry import RegistryTraits, check_registry, read_registry
 from .configuration_values import (
     check_group,
     check_policies,
@@ -30,12 +31,13 @@ from .model.errors import ConfigurationError
 from .model.gpus import GpuRule
 from .model.idle import IdleRules
 from .model.policy import Policies
+from .model.registry import ImageRegistry
 from .store.database import Database
 
 LEAST_LOG = 1024**2  # bytes
 
 
-class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
+class BackendAI(AppTraits, IdleTraits, RegistryTraits, WatchingTraits, LoggingConfigurable):
     """Compute sessions for JupyterHub: what the site offers, to whom, and where it runs."""
 
     environments = List(
@@ -194,6 +196,7 @@ class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
             what is more is refused. `priority` is 0 to 100; a request may say another one, at
             most `max_priority` (`priority` itself where it is not named). `public_apps` and
             `preferred_port` let apps be opened to everybody, and a certain port be asked for.
+            `max_images` is how many images of their sessions the user may have; 0 is none.
             Example::
 
                 c.BackendAI.default_policy = {
@@ -479,6 +482,7 @@ class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
                 "Write http://, an address and a port: http://127.0.0.1:10810.",
             )  # fmt: skip
         check_apps(self)
+        check_registry(self)
         check_watching(self)
         for name in self.capabilities:
             if name.upper().removeprefix("CAP_") not in CAPABILITIES:
@@ -494,6 +498,10 @@ class BackendAI(AppTraits, IdleTraits, WatchingTraits, LoggingConfigurable):
     def idle_rules(self) -> IdleRules:
         """The idle checks of the whole site. Raises `ConfigurationError`."""
         return read_idle(self)
+
+    def registry(self) -> ImageRegistry | None:
+        """Where users' images go, if anywhere. Raises `ConfigurationError`."""
+        return read_registry(self)
 
     def warnings(self) -> tuple[int, ...]:
         """`idle_warnings` in seconds, the longest first. Raises `ConfigurationError`."""

@@ -6,12 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from ..model.slots import Slots
 from ..model.usage import Reading
 from .batch import Outcome
 from .logs import LogPart
 from .saved_logs import LogShelf
+
+if TYPE_CHECKING:
+    from .images import Images
 
 LABEL_HUB = "backendai.hub"
 LABEL_SESSION = "backendai.session"
@@ -117,6 +121,11 @@ class Engine(ABC):
 
         Raises `AgentUnreachable`, `EngineError`.
         """
+
+    @property
+    def images(self) -> Images | None:
+        """What makes images of sessions; None where this engine cannot."""
+        return None
 
     # ---- batch sessions; each call raises `ContainerGone`, `AgentUnreachable`, `EngineError` ----
 

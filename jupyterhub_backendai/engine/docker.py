@@ -42,8 +42,10 @@ from .base import (
 from .batch import Outcome
 from .belongings import Belongings
 from .devices import cdi_of
+from .docker_images import DockerImages
 from .docker_readings import DockerReadings
 from .downloads import Downloads
+from .images import Images, Logins, no_login
 from .logs import LogPart
 from .saved_logs import LogShelf
 from .streams import Readers
@@ -74,8 +76,10 @@ class AgentConfig:
 class DockerHost:
     """One daemon: its client, its threads, and calls that never block the event loop."""
 
-    def __init__(self, config: AgentConfig, hub_id: str, run_id: str) -> None:
-        self.config = config
+    def __init__(
+        self, config: AgentConfig, hub_id: str, run_id: str, logins: Logins = no_login
+    ) -> None:
+        self.config, self._logins = config, logins
         # Of containers that are no session's: a run that died is told by its id, and swept up.
         self.helper_labels = {LABEL_HUB: hub_id, LABEL_SESSION: f"{HELPER}{run_id}"}
         self.name = config.name
@@ -108,37 +112,47 @@ class DockerHost:
     def client(self) -> docker.APIClient:
         """The synchronous client; only to be used from a thread of `executor`."""
         if self._client is None:
-            options: dict[str, Any] = {
-                "version": "auto",
-                "timeout": CALL_TIMEOUT,
-                "num_pools": THREADS + 4,
-                "max_pool_size": THREADS + 4,
-                **kwargs_from_env(),
-                **self.config.client,
-            }
-            tls = options.get("tls")
-            if isinstance(tls, Mapping):
-                options["tls"] = TLSConfig(**tls)
-            self._client = docker.APIClient(**options)
+            self._client = self.new_client()
         return self._client
+
+    def new_client(self, **more: Any) -> docker.APIClient:
+        """Another client; `more` is over what was configured. For a thread."""
+        options: dict[str, Any] = {
+            "version": "auto",
+            "timeout": CALL_TIMEOUT,
+            "num_pools": THREADS + 4,
+            "max_pool_size": THREADS + 4,
+            **kwargs_from_env(),
+            **self.config.client,
+            **more,
+        }
+        tls = options.get("tls")
+        if isinstance(tls, Mapping):
+            options["tls"] = TLSConfig(**tls)
+        return docker.APIClient(**options)
 
     async def _download_options(
         self, image: str
     ) -> tuple[Mapping[str, Any], Mapping[str, Any] | None]:
-        """Arguments of a client like ours, and what `docker login` or the Hub's own client know
-        of the image's registry."""
+        """Arguments of a client like ours, and what the site, `docker login` or the Hub's own
+        client know of the image's registry."""
         registry, _ = resolve_repository_name(parse_repository_tag(image)[0])
 
         def run(client: docker.APIClient) -> Mapping[str, Any] | None:
+            if login := self._logins(image):
+                return login.auth
             header = get_config_header(client, registry)
             return json.loads(base64.urlsafe_b64decode(header)) if header else None
 
-        auth = await self.call(run)
+        return self.client_options(), await self.call(run)
+
+    def client_options(self) -> Mapping[str, Any]:
+        """Arguments of a client like ours, as JSON can say them."""
         options = {"version": "auto", "timeout": CALL_TIMEOUT, **self.config.client}
         if isinstance(tls := options.get("tls"), TLSConfig):
             given = {"client_cert": tls.cert, "ca_cert": tls.ca_cert, "verify": tls.verify}
             options["tls"] = {name: value for name, value in given.items() if value is not None}
-        return options, auth
+        return options
 
     async def call(self, function: Callable[[docker.APIClient], T]) -> T:
         """`function(client)` in a thread. Raises `AgentUnreachable` when nobody answers."""
@@ -269,10 +283,17 @@ class DockerHost:
 class DockerEngine(Engine):
     """One or several Docker hosts."""
 
-    def __init__(self, agents: Sequence[AgentConfig], hub_id: str, run_id: str) -> None:
+    def __init__(
+        self, agents: Sequence[AgentConfig], hub_id: str, run_id: str, logins: Logins = no_login
+    ) -> None:
         self.hub_id, self.run_id = hub_id, run_id
-        self.hosts = {config.name: DockerHost(config, hub_id, run_id) for config in agents}
+        self.hosts = {config.name: DockerHost(config, hub_id, run_id, logins) for config in agents}
         self.readers = Readers()
+        self._images = DockerImages(self)
+
+    @property
+    def images(self) -> Images:
+        return self._images
 
     def host(self, agent: str) -> DockerHost:
         """The host of that name. Raises `EngineError` for one that is not configured any more."""

@@ -7,20 +7,17 @@ program that can be killed: with it its connection closes, and Docker gives the 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping
-from pathlib import Path
+from contextlib import aclosing
 from typing import Any
 
 from traitlets.log import get_logger
 
 from ..model.errors import shown
 from .base import AgentUnreachable, EngineError, ImageMissing
+from .helper_programs import said
 
 AT_ONCE = 8  # downloads of one host; Docker itself loads three layers at a time
-PROGRAM = Path(__file__).with_name("programs") / "download.py"
 Tell = Callable[[int, int], None]  # bytes done, bytes in all
 
 
@@ -74,42 +71,29 @@ class Downloads:
     async def _run(self, image: str, download: _Download) -> None:
         async with self._room:
             client, auth = await self._options(image)
-            # The program is the last thing that is begun, so that none can be lost.
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, str(PROGRAM), stdin=PIPE, stdout=PIPE, stderr=DEVNULL
+            await self._follow(
+                {"client": dict(client), "image": image, "auth": auth}, image, download
             )
-            try:
-                order = {"client": dict(client), "image": image, "auth": auth}
-                await self._follow(process, order, image, download)
-                self.came.set()
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                await asyncio.shield(process.wait())
+            self.came.set()
 
-    async def _follow(
-        self, process: Process, order: Mapping[str, Any], image: str, download: _Download
-    ) -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(order).encode() + b"\n")
-        async for line in process.stdout:
-            said = json.loads(line)
-            if isinstance(said, list):
-                download.last = (int(said[0]), int(said[1]))
-                for tell in download.tellers:
-                    tell(*download.last)
-            elif "missing" in said:
-                raise ImageMissing(
-                    f"It cannot be downloaded: {said['missing'][:300]}. Check its name, and that "
-                    "the Hub may read it (docker login)."
-                )
-            elif "unreachable" in said:
-                raise AgentUnreachable(
-                    f"Docker on {self.host} does not answer: {said['unreachable'][:300]}"
-                )
-            else:
-                return
+    async def _follow(self, order: Mapping[str, Any], image: str, download: _Download) -> None:
+        async with aclosing(said("download.py", order)) as lines:
+            async for line in lines:
+                if isinstance(line, list):
+                    download.last = (int(line[0]), int(line[1]))
+                    for tell in download.tellers:
+                        tell(*download.last)
+                elif "missing" in line:
+                    raise ImageMissing(
+                        f"It cannot be downloaded: {line['missing'][:300]}. Check its name, and "
+                        "that the Hub may read it (docker login)."
+                    )
+                elif "unreachable" in line:
+                    raise AgentUnreachable(
+                        f"Docker on {self.host} does not answer: {line['unreachable'][:300]}"
+                    )
+                else:
+                    return
         raise EngineError(
             f"The download of {image} to {self.host} ended with no result. "
             "It is tried again by the next start that needs it."

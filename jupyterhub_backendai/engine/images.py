@@ -20,6 +20,8 @@ LABEL_IMAGE_NAME = "backendai.image.name"
 LABEL_IMAGE_BASE = "backendai.image.base"  # the reference of the image that it was made from
 LABEL_IMAGE_BASE_ID = "backendai.image.base-id"  # the engine's own id of that
 LABEL_IMAGE_MADE = "backendai.image.made"  # ISO 8601, UTC
+LABEL_IMAGE_ORDER = "backendai.image.order"  # by which work it was made; the engine's own
+LABEL_IMAGE_PREFIX = "backendai.image."
 
 Progress = Callable[[int, int | None], None]
 """Told of bytes done, and of how many in all where that is known; from any thread."""
@@ -47,7 +49,9 @@ class CommitOrder:
     """An image that is to be made of a running container.
 
     `id`: of this work; what is made on the way bears it, and is found by it after a crash.
-    `labels`: all of the image's own (`LABEL_IMAGE_…`), beside those of the image below it.
+    Letters, digits, `-` and `_`, at most 64. `labels`: all of the image's own (`LABEL_IMAGE_…`),
+    beside those of the image below it; the engine adds `LABEL_IMAGE_ORDER`, and in
+    `LABEL_IMAGE_BASE_ID` what it knows itself.
     """
 
     id: str
@@ -84,8 +88,22 @@ class Login:
     user: str
     password: str
 
+    @property
+    def auth(self) -> dict[str, str]:
+        """The same as Docker's API takes it."""
+        return {"username": self.user, "password": self.password}
+
     def __repr__(self) -> str:
         return f"Login({self.user!r}, …)"
+
+
+Logins = Callable[[str], Login | None]
+"""Who we are to the registry of an image. It may read files: for a thread."""
+
+
+def no_login(image: str) -> Login | None:
+    """`Logins` of a site that says nothing of any registry."""
+    return None
 
 
 class Images(ABC):
@@ -110,11 +128,17 @@ class Images(ABC):
     @abstractmethod
     async def clean(self, agent: str, order_id: str) -> None:
         """Removes all that an order left on its way (images without its reference, containers) and
-        lets its container go on, if it stands still. What it has made in the end stays."""
+        lets its container go on, if it stands still. What it has made in the end stays; so does the
+        image that it took the name from, under a name of ours, while a container has it."""
 
     @abstractmethod
     async def leftovers(self, agent: str) -> frozenset[str]:
         """Ids of orders of this hub that left something on their way."""
+
+    @abstractmethod
+    async def listed(self, agent: str) -> Mapping[str, Mapping[str, str]]:
+        """The labels of all images of this hub on an agent, by reference; those that are on their
+        way left out."""
 
     @abstractmethod
     async def find(self, agent: str, reference: str) -> MadeImage | None:
@@ -131,6 +155,11 @@ class Images(ABC):
     ) -> str:
         """Sends the image to the registry in its reference; returns its digest there. Raises
         `RegistryRefused`, `ImageMissing`."""
+
+    @abstractmethod
+    async def unpush(self, reference: str, digest: str, login: Login | None) -> None:
+        """Deletes the image of that digest in the registry of the reference. What is not there is
+        fine. Raises `RegistryRefused`."""
 
     @abstractmethod
     async def labels(self, agent: str, image: str) -> Mapping[str, str]:

@@ -23,9 +23,12 @@ def with_user(text: str, uid: int, gid: int, home: str, shell: str = "") -> str:
     """
     if uid == 0:
         return text
+    own = f"{USER}:x:{uid}:{gid}::{home}:"
+    if text.startswith(own):  # of the session that the image was made of
+        text = text.partition("\n")[2]
     shell = shell if _SHELL.fullmatch(shell) else ""
     shell = shell or _shell_of(text, str(uid)) or _shell_of(text, "0") or _FALLBACK
-    return f"{USER}:x:{uid}:{gid}::{home}:{shell}\n{text}"
+    return f"{own}{shell}\n{text}"
 
 
 def _shell_of(text: str, uid: str) -> str:

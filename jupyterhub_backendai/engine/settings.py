@@ -16,7 +16,7 @@ from ..model.apps import App
 from ..model.gpu_settings import GpuSettings
 from ..model.gpus import Granted
 from ..model.resolve import MountPoint, SessionRequest
-from ..model.rules import HOME, is_reserved_env
+from ..model.rules import HOME, OWN_FOLDER, is_reserved_env
 from ..model.slots import format_thousandths
 from .base import LABEL_CORES, LABEL_HUB, LABEL_KERNEL, LABEL_SESSION, LABEL_USER, ImageFacts
 from .batch import BatchJob
@@ -24,10 +24,13 @@ from .devices import VISIBLE, device_requests, visible_devices
 
 SUPPORT_DIR = "/opt/backendai"
 IMPORT_DIR = f"{SUPPORT_DIR}/import"
-# The extension of the session's Jupyter server, what it is told, and what SSH needs.
+# The extension of the session's Jupyter server, and what it is told.
 SERVER_DIR = f"{SUPPORT_DIR}/lib/backendai_session"
 SESSION_FILE = f"{SUPPORT_DIR}/session.json"
-SSH_DIR = f"{SUPPORT_DIR}/ssh"
+# Keys and what a server notes of itself: in the home, which is in no image made of the session.
+OWN_DIR = f"{HOME}/{OWN_FOLDER}"
+SSH_DIR = f"{OWN_DIR}/ssh"
+RUNTIME_DIR = f"{OWN_DIR}/runtime"
 SSH_PORT = 2200
 # Of batch sessions: the runner, its job, the word to start, what became of it, what it wrote.
 RUNNER_DIR = f"{SUPPORT_DIR}/runner"
@@ -302,7 +305,7 @@ def _environment(session: SessionFacts, image: ImageFacts, site: SiteSettings) -
         "USER": "work",
         # An image may bake in "all", which a host's nvidia runtime would take at its word.
         VISIBLE: visible_devices(session.granted, session.cdi),
-        "JUPYTER_RUNTIME_DIR": "/tmp/.jupyter-runtime",  # noqa: S108 - inside the container
+        "JUPYTER_RUNTIME_DIR": RUNTIME_DIR,
         "LOCAL_USER_ID": str(site.uid),
         "LOCAL_GROUP_ID": str(site.gid),
         **_backendai_variables(session, site),

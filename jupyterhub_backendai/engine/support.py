@@ -2,7 +2,8 @@
 
 They are put into the created container through the engine's own API: a bind mount would need a
 path that the Docker host knows, which a Hub in a container or another machine does not have. They
-are root's there, so that nothing in a session can change them.
+are root's there, so that nothing in a session can change them. What is secret goes into the home, a
+volume: all else is in the layer of which an image can be made.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from ..model.rules import HOME, MARKER
 from .passwd import with_user
 from .settings import (
     IMPORT_DIR,
+    OWN_DIR,
+    RUNTIME_DIR,
     SERVER_DIR,
     SESSION_FILE,
     SSH_DIR,
@@ -91,6 +94,8 @@ def _home(site: SiteSettings, directories: Iterable[str]) -> list[Entry]:
     own = [
         (f"{home}/", site.uid, site.gid, 0o755, None),
         (f"{home}/{MARKER}", site.uid, site.gid, 0o644, _MARKER_TEXT),
+        (OWN_DIR.lstrip("/") + "/", 0, 0, 0o755, None),
+        (RUNTIME_DIR.lstrip("/") + "/", site.uid, site.gid, 0o700, None),
     ]
     return own + [(f"{path.lstrip('/')}/", site.uid, site.gid, 0o755, None) for path in directories]
 

@@ -16,6 +16,7 @@ from .errors import Problem, shown
 HOME = "/home/work"
 SERVER_PORT = 8888  # where the session's own Jupyter server listens
 MARKER = "DO_NOT_STORE_PERSISTENT_FILES_HERE.md"  # a file that every home begins with
+OWN_FOLDER = ".backendai"  # in the home: keys, and what the session's server notes of itself
 MIN_PORT, MAX_PORT = 1024, 65535  # of those that can be preopened
 MAX_RANGE = 1000  # ports in one range as people write it; more is a mistake
 MAX_THREADS = 1000  # of one library
@@ -110,7 +111,7 @@ _SYSTEM_DIRECTORIES = frozenset({
 })
 # fmt: on
 _RESERVED_FOLDERS = frozenset(
-    {".terminfo", ".jupyter", ".tmux.conf", ".ssh", "id_container", MARKER}
+    {".terminfo", ".jupyter", ".tmux.conf", ".ssh", "id_container", MARKER, OWN_FOLDER}
 )
 # Folders with a place of their own: Homebrew on Linux works at this one path only.
 _PLACES = {".linuxbrew": "/home/linuxbrew/.linuxbrew"}

@@ -24,6 +24,7 @@ from .calls.agents import AgentHandler, AgentsHandler
 from .calls.apps import AppHandler, AppsHandler, SessionAppsHandler
 from .calls.events import EventsHandler, stream_places
 from .calls.idle import IdleHandler, not_watched
+from .calls.images import CommitHandler, ImageHandler, ImagesHandler
 from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
@@ -36,7 +37,7 @@ from .feed import Feed
 from .hub import HubClient
 from .idle.watch import Watch
 from .idle.watched import Watched
-from .images import ImageDoor
+from .images import ImageDoor, engine_of
 from .launching import Once
 from .life import Life
 from .metrics.book import Metrics
@@ -62,6 +63,7 @@ from .usage import Usages
 from .ways.book import Book
 from .ways.public import PathVisit, public_path
 from .workers.batch import BatchWorker
+from .workers.commits import CommitWorker
 from .workers.idle import IdleWorker
 from .workers.queue import QueueWorker
 from .workers.runner import Runner, Work
@@ -83,6 +85,9 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/idle": IdleHandler,
     "api/sessions/{id}/apps": SessionAppsHandler,
     "api/sessions/{id}/apps/{app}": AppHandler,
+    "api/sessions/{id}/commit": CommitHandler,
+    "api/images": ImagesHandler,
+    "api/images/{id}": ImageHandler,
     "api/apps": AppsHandler,
     "api/history": LaunchesHandler,
     "api/history/{id}": LaunchHandler,
@@ -189,7 +194,10 @@ class Service:
     def workers(self, site: Site) -> dict[str, Work]:
         """All that runs beside the answers, by name."""
         assert self.idle is not None
+        images = engine_of(site)
+        making = {} if images is None else {"images": CommitWorker(site, images, self.images).run}
         return {
+            **making,
             "idle": self.idle.run,
             "events": lambda: self.feed.run(site),
             "ways": lambda: self.book.run(site),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..model.errors import FieldError, Kind, RequestError
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
 from ..site.ending import ended_by
@@ -21,7 +22,8 @@ async def end(
 
     `version`: only if the session has that one still, else `Changed`. `force`: it is over at
     once, whether or not its machine answers; what is left there is removed when it does.
-    Raises `NotFound`, `HubRefused`.
+    Raises `NotFound`, `HubRefused`; `RequestError` while an image is made of it, which only
+    `force` ends.
     """
     if version is not None and version != session.version:
         raise Changed(session.id, session.version)
@@ -39,6 +41,8 @@ async def _end_now(
 ) -> Session:
     if session.status.is_final or (session.status is Status.TERMINATING and not force):
         return session
+    if session.status is Status.RUNNING:
+        await _end_commit(site, session, force)
     if session.status in _IN_LINE:
         # A start that waits in the Hub sees it, and ends with this reason.
         ended = await _move(site, session, Status.CANCELLED, Phase.CANCEL, reason, USER, version)
@@ -55,6 +59,23 @@ async def _end_now(
         site.queue.kick()
         return ended
     return await _stop(site, hub, session, reason)
+
+
+async def _end_commit(site: Site, session: Session, force: bool) -> None:
+    """Has an image that is made of a session given up, with `force`; else raises
+    `RequestError`."""
+    commit = await site.db(site.store.commit_of, session.id)
+    if commit is None or commit.status.is_final:
+        return
+    if force:
+        # The service's worker sees it, and cleans up.
+        await site.db(site.store.cancel_commit, commit.id, utcnow())
+        return
+    message = (
+        f"The image {commit.name} is being made of it. Wait until that is made, cancel it, or end "
+        "the session with force."
+    )
+    raise RequestError([FieldError("", "commit_under_way", message, Kind.CONFLICT)])
 
 
 async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Session:

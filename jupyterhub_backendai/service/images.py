@@ -65,7 +65,7 @@ class ImageDoor:
         look = await _look(site, session, container)
         if look.free is not None and without_room(look.written, look.free):
             raise RequestError([_no_room(look.written, look.free)])
-        reference = partial(reference_of, prefix=prefix_of(site))
+        reference = partial(reference_of, prefix=site.registry.prefix)
         commit = await site.db(
             site.store.begin_commit, session.id, Wish(name, by, container, look.written),
             _most(site, session), reference, utcnow(),
@@ -92,13 +92,7 @@ class ImageDoor:
 
 def engine_of(site: Site) -> Images | None:
     """What makes images on this site's agents; None where nothing can."""
-    found: Images | None = getattr(site.engine, "images", None)
-    return found
-
-
-def prefix_of(site: Site) -> str:
-    """The place in a registry that images go to; "" where they stay on their agents."""
-    return ""
+    return site.engine.images
 
 
 def _most(site: Site, session: Session) -> int:

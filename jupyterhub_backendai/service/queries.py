@@ -149,6 +149,14 @@ class OptionsQuery(Part):
     owner: Word | None = Field(default=None, description="Without it, oneself.")
 
 
+class ImageQuery(Part):
+    """Whose images."""
+
+    owner: Word | None = Field(
+        default=None, description="Whose; `*` is everybody's. Without it, one's own."
+    )
+
+
 class StreamQuery(Part):
     """Whose changes a stream tells."""
 

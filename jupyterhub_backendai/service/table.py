@@ -11,7 +11,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from ..model.spec import SessionSpec
-from . import agents, apps, charts, queries, schemas
+from . import agents, apps, charts, image_rows, queries, schemas
 from .auth import DELETE, METRICS, READ, START
 from .idle import schemas as idle
 
@@ -146,6 +146,33 @@ CALLS: tuple[Call, ...] = (
     Call(
         "openApps", "GET", "api/apps", "All apps that are open to others.", Who.ADMIN, READ,
         reply=apps.WayList,
+    ),
+    Call(
+        "makeImage", "POST", f"{ONE}/commit",
+        "Makes an image of a session that runs, for its owner.", Who.OWNER, START,
+        body=image_rows.CommitBody, reply=image_rows.CommitRow, status=202, errors=(409,),
+    ),
+    Call(
+        "commit", "GET", f"{ONE}/commit", "How far the newest image of a session is.", Who.OWNER,
+        READ, reply=image_rows.CommitRow,
+    ),
+    Call(
+        "cancelImage", "DELETE", f"{ONE}/commit",
+        "Gives up the image that is made of a session; one that is over stays as it is.",
+        Who.OWNER, START, reply=image_rows.CommitRow, status=202,
+    ),
+    Call(
+        "images", "GET", "api/images", "Images that were made of sessions, by owner and name.",
+        Who.FOR, READ, query=queries.ImageQuery, reply=image_rows.ImageList,
+    ),
+    Call(
+        "image", "GET", "api/images/{id}", "One image.", Who.OWNER, READ,
+        reply=image_rows.ImageRow,
+    ),
+    Call(
+        "deleteImage", "DELETE", "api/images/{id}",
+        "Deletes an image that no session uses; it is removed from the agents soon.", Who.OWNER,
+        START, reply=image_rows.ImageRow, status=202, errors=(409,),
     ),
     Call(
         "launches", "GET", "api/history", "One's five newest launches, and those that are pinned.",

@@ -36,6 +36,7 @@ from .idle import IdleSettings
 from .looks import Looks
 from .queue import Queue
 from .reconcile import Reconciler
+from .registry import Registry
 from .ssh_keys import new_keys
 
 P = ParamSpec("P")
@@ -80,7 +81,10 @@ class Site:
         self.store = Store(configuration.database_url)
         self.store.upgrade()
         self.hub_id = configuration.hub_id or self.store.hub_id
-        self.engine = DockerEngine(configuration.agent_configs(client), self.hub_id, self.run_id)
+        self.registry = Registry(configuration.registry())
+        self.engine = DockerEngine(
+            configuration.agent_configs(client), self.hub_id, self.run_id, self.registry.login_for
+        )
         self.gpus = SiteGpus(
             self.engine.hosts,
             configuration.gpu_rules(),

@@ -21,6 +21,7 @@ from ..engine.settings import ContainerSettings, SessionFacts, container_setting
 from ..model.catalog import Catalog
 from ..model.errors import ConfigurationError, FieldError, LaunchError, RequestError, shown
 from ..model.gpu_settings import GpuSettings
+from ..model.images import CustomImage
 from ..model.resolve import SessionRequest
 from ..model.status import Phase, Status
 from ..model.steps import Step
@@ -30,6 +31,7 @@ from ..store import Session, Unavailable
 from .allowed import of_images, of_limits
 from .container import ContainerSpawner, Cores
 from .errors import SessionSpawnError, in_log
+from .images import check_owner, is_offered, is_there, own_image
 from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
 from .ready import server_url
@@ -208,7 +210,10 @@ class DockerSessionSpawner(ContainerSpawner):
         self.image, self.cpu_limit, self.mem_limit = request.image, request.cpu / 1000, request.mem
         self._of_session = {name: getattr(self, name) for name in OF_A_SESSION}
         self._connect_as(host.config)
-        await self._have_image(session, request.image)
+        own = await own_image(site, session.owner, request.image)
+        await self._have_image(session, request.image, own)
+        if not is_offered(self.site_catalog(), request.image):
+            await check_owner(site, host, session.owner, request.image)
         try:
             with self._attempt.steps.of(Step.MAKE_FOLDERS):
                 await site.folders.create(agent, request.image, self.user.name, request.mounts)
@@ -229,8 +234,14 @@ class DockerSessionSpawner(ContainerSpawner):
         self.use_internal_ip = own["use_internal_ip"] and not agent.address
         self.host_ip = agent.address or own["host_ip"]
 
-    async def _have_image(self, session: Session, image: str) -> None:
+    async def _have_image(self, session: Session, image: str, own: CustomImage | None) -> None:
         host = self.host
+        if own is not None:
+            # Neither a way of the admin's nor a registry that is not ours has it.
+            if not await is_there(self.site, host, own):
+                with await self._pulling(session):
+                    await pull_with_progress(host, image, self._story)
+            return
         if type(self).pull_image is not DockerSpawner.pull_image:  # an admin's own way to have it
             with await self._pulling(session):
                 try:

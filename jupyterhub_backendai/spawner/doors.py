@@ -10,6 +10,7 @@ from traitlets import Bunch, Dict, HasTraits, default, observe
 
 from ..model.catalog import Catalog
 from ..model.errors import FieldError, RequestError
+from ..model.images import with_images
 from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.sizes import size_error
@@ -183,8 +184,8 @@ class OptionDoors(HasTraits):
                 self.user.name, groups, bool(self.user.admin), options
             )
         catalog = self.site_catalog()
-        if catalog is not context.catalog:
-            context = replace(context, catalog=catalog)
+        if catalog is not self.site.catalog:
+            context = replace(context, catalog=with_images(catalog, context.images))
         return context
 
     async def check(self, options: dict[str, Any]) -> SessionRequest:

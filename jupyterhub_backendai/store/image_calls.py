@@ -130,6 +130,11 @@ class ImageCalls(StoreBase):
         with self._db.query() as db:
             return images.everyones(db)
 
+    def images_deleted(self) -> list[CustomImage]:
+        """Those that wait to be removed."""
+        with self._db.query() as db:
+            return images.deleted(db)
+
     def image_users(self, image_id: str) -> list[str]:
         """Names of the sessions, not over, that were started from an image or wait to be."""
         with self._db.query() as db:

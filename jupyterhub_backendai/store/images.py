@@ -96,6 +96,7 @@ _ONE = select(IMAGES).where(_I.id == bindparam("of"))
 _OF_OWNER = select(IMAGES).where(_I.owner == bindparam("whose")).order_by(_I.name, _I.id)
 _BY_REFERENCE = select(IMAGES).where(_I.reference == bindparam("which"))
 _EVERYONES = select(IMAGES).order_by(_I.owner, _I.name, _I.id)
+_DELETED = select(IMAGES).where(_I.status == ImageStatus.DELETING.value).order_by(_I.id)
 _COMMIT = select(COMMITS).where(_C.id == bindparam("of"))
 _LOCK = _COMMIT.with_for_update()
 _LATEST = (
@@ -350,6 +351,11 @@ def of_owner(db: Connection, owner: str) -> list[CustomImage]:
 def everyones(db: Connection) -> list[CustomImage]:
     """By owner and name."""
     return [_image_of(row) for row in db.execute(_EVERYONES)]
+
+
+def deleted(db: Connection) -> list[CustomImage]:
+    """Those that wait to be removed."""
+    return [_image_of(row) for row in db.execute(_DELETED)]
 
 
 def one(db: Connection, image_id: str) -> CustomImage:

@@ -14,6 +14,8 @@ import jupyterhub_backendai.singleuser
 from jupyterhub_backendai.engine.passwd import with_user
 from jupyterhub_backendai.engine.settings import (
     IMPORT_DIR,
+    OWN_DIR,
+    RUNTIME_DIR,
     SERVER_DIR,
     SESSION_FILE,
     SSH_DIR,
@@ -40,6 +42,9 @@ def test_the_home_is_its_users_and_says_that_it_goes(members: dict[str, tarfile.
     assert (home.uid, home.gid, home.mode) == (2000, 2001, 0o755)
     assert (marker.uid, marker.gid, marker.mode) == (2000, 2001, 0o644)
     assert marker.size > 0
+    own, runtime = members[OWN_DIR.strip("/")], members[RUNTIME_DIR.strip("/")]
+    assert (own.uid, own.gid, own.mode) == (0, 0, 0o755)
+    assert (runtime.uid, runtime.gid, runtime.mode) == (2000, 2001, 0o700)
 
 
 def test_the_support_is_roots_and_everybody_reads_it(members: dict[str, tarfile.TarInfo]) -> None:
@@ -82,7 +87,7 @@ def test_directories_on_the_way_to_a_folder_are_the_users() -> None:
     data = support_files(site, ["/home/work/a/b/c", "/data/x", "/home/work/top"])
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         made = {m.name for m in archive if m.isdir() and m.uid == 2000 and m.name != "home/work"}
-    assert made == {"home/work/a", "home/work/a/b"}
+    assert made == {"home/work/a", "home/work/a/b", RUNTIME_DIR.strip("/")}
 
 
 # ---- what is of one session ----------------------------------------------------------------------
@@ -125,6 +130,7 @@ def test_keys_are_where_ssh_takes_them_and_nobody_else_reads_them() -> None:
     }
     assert found[f"{HOME}/id_container"][1] == b"PRIVATE"
     assert found[f"{SSH_DIR}/authorized_keys"][1] == b"ssh-ed25519 AAAA id_container\n"
+    assert not [path for path in found if not path.startswith(HOME + "/")], "no image may have them"
     assert "PRIVATE" not in repr(KEYS)
     assert "HOST" not in repr(KEYS)
 
@@ -153,3 +159,9 @@ def test_a_shell_that_the_image_has(passwd: str, shell: str, found: str) -> None
 
 def test_root_stays_root() -> None:
     assert with_user(PASSWD, 0, 0, HOME) == PASSWD
+
+
+def test_an_image_made_of_a_session_gets_no_second_line() -> None:
+    once = with_user(PASSWD, 1000, 100, HOME, "/bin/fish")
+    assert with_user(once, 1000, 100, HOME) == with_user(PASSWD, 1000, 100, HOME)
+    assert with_user(once, 2000, 100, HOME).count("\n") == once.count("\n") + 1

@@ -9,7 +9,9 @@ import pytest
 from jupyterhub_backendai.service.app import HANDLERS
 from jupyterhub_backendai.service.auth import DELETE, READ
 from jupyterhub_backendai.service.table import CALLS, Call, Who
+from jupyterhub_backendai.site.clock import utcnow
 
+from .image_shelf import CONTAINER, begin, made, shelf_of
 from .running import Running, keep_log, launch, until_open
 from .session_server import SessionServer, item, session_server
 from .ways import end, make_running
@@ -29,8 +31,10 @@ BODIES: dict[str, Any] = {
     "changeAgent": {"schedulable": False},
     "openApp": {},
     "keep": {},
+    "makeImage": {"name": "mine"},
 }
-RUNS = {"openApp", "idle", "keep"}  # asked of a session that runs
+RUNS = {"openApp", "idle", "keep", "makeImage"}  # asked of a session that runs
+MADE = {"image", "deleteImage"}  # asked of an image
 
 
 def expected(call: Call, who: str) -> set[int]:
@@ -71,14 +75,23 @@ async def test_who_may(call: Call, service: Running) -> None:
 async def who_may(call: Call, service: Running, server: SessionServer) -> None:
     await until_open(service)
     service.report_agent()
+    shelf_of(service)
     for who in PEOPLE:
         session = await launch(service, "alice", {})
         launches = await service.call("GET", "api/history", "alice")
         ids = {"api/history/{id}": launches.json["items"][0]["id"]}
         path = call.path.replace("{id}", str(ids.get(call.path, session["id"])))
         path = path.replace("{name}", "local").replace("{app}", "jupyterlab")
+        if call.name in MADE:
+            await make_running(service, session, server.address)
+            path = call.path.replace("{id}", made(service, session, f"of-{who}"))
+            end(service, session)
+        if call.path.endswith("/commit") and call.method != "POST":
+            await make_running(service, session, server.address)
+            begin(service, session, f"of-{who}")
         if call.name in RUNS:
             await make_running(service, session, server.address)
+            service.store.set_kernel(session["id"], container_id=CONTAINER)
             assert service.service.idle is not None
             await service.service.idle.once()
         if call.name == "logs":
@@ -96,7 +109,16 @@ async def who_may(call: Call, service: Running, server: SessionServer) -> None:
         assert status in expected(call, who), (who, status)
         if call.name in RUNS:
             end(service, session)
-        await service.call("DELETE", f"api/sessions/{session['id']}", "admin")
+        await service.call("DELETE", f"api/sessions/{session['id']}?force=1", "admin")
+        forget_images(service)
+
+
+def forget_images(service: Running) -> None:
+    """So that each who asks finds the same."""
+    for commit in service.store.commits_under_way():
+        service.store.cancel_commit(commit.id, utcnow())
+    for image in service.store.all_images():
+        service.store.drop_image(image.id)
 
 
 async def test_each_call_has_its_handler_and_each_handler_its_calls() -> None:

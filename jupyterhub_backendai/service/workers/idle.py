@@ -149,6 +149,9 @@ class IdleWorker:
         now = await self.site.db(self.site.store.get, session.id)
         if now.status is not Status.RUNNING:
             return False
+        commit = await self.site.db(self.site.store.commit_of, session.id)
+        if commit is not None and not commit.status.is_final:
+            return False  # an image is made of it; the end comes after that
         code, text = f"idle_{verdict.check.name}", reason(verdict)
         await self.site.move(
             session.id, Status.TERMINATING, Phase.TERMINATE, reason_code=code, reason=text,

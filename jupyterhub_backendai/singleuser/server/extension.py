@@ -74,9 +74,11 @@ class Parts:
 
     @property
     def runtime_dir(self) -> str:
-        """A folder of this server's own, 0700, gone with it."""
+        """A folder of this server's own, 0700, gone with it. It is where Jupyter's own are: there
+        are variables, keys and logs in it, and nothing in `/tmp` is safe from an image."""
         if not self._runtime_dir:
-            self._runtime_dir = tempfile.mkdtemp(prefix="backendai-")
+            place = self.serverapp.runtime_dir
+            self._runtime_dir = tempfile.mkdtemp(prefix="backendai-", dir=place)
             self.at_end(lambda: shutil.rmtree(self._runtime_dir, ignore_errors=True))
         return self._runtime_dir
 

@@ -24,7 +24,7 @@ from .access import Failure, SignedIn, WebSocketMixin, checked
 from .processes import NotStarted
 
 NAME = "sshd"
-KEYS = "/opt/backendai/ssh"  # that the Hub has put there
+KEYS = "/home/work/.backendai/ssh"  # that the Hub has put there
 CHUNK = 1 << 16  # bytes
 NO_SERVER = (
     "There is no SSH server in this environment. Ask your admin for an image that has "

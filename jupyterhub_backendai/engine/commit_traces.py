@@ -1,0 +1,154 @@
+"""What the making of an image leaves on its way, found by names that nothing inherits.
+
+An image and a container have the labels of what they were made from, whoever made them, so nothing
+is ours by its labels alone. Names are given to one thing only; volumes inherit nothing. All calls
+are synchronous.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import suppress
+from typing import Any
+
+import docker
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from .image_config import comment
+from .images import LABEL_IMAGE_HUB, LABEL_IMAGE_ORDER
+
+REPOSITORY = "backendai-commit"  # of images that are on their way, and of those that were replaced
+LABEL_CONTAINER = "backendai.image.container"  # of the volume that says what stands still
+_ORDER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+
+
+class Traces:
+    """Those of one hub on one host."""
+
+    def __init__(self, client: docker.APIClient, hub_id: str) -> None:
+        self.client, self.hub_id = client, hub_id
+
+    # ---- names -----------------------------------------------------------------------------------
+
+    def new_tag(self, order: str) -> str:
+        """A tag for an image of that order, different each time: a name that is taken away from an
+        image leaves it without one, and then nobody finds it."""
+        return f"{self.hub_id}.{order}.{uuid.uuid4().hex[:8]}"
+
+    def container_name(self, order: str) -> str:
+        """The name of the container that an order makes on its way."""
+        return f"{REPOSITORY}-{self.hub_id}-{order}"
+
+    def _journal(self, order: str) -> str:
+        return f"{REPOSITORY}-{self.hub_id}-{order}"
+
+    # ---- what is there ---------------------------------------------------------------------------
+
+    def begin(self, order: str, container: str) -> None:
+        """Notes which container is going to stand still, before it does; "": none."""
+        if not _ORDER.fullmatch(order):
+            raise ValueError(f"{order!r} is no id of an order")
+        labels = {
+            LABEL_IMAGE_HUB: self.hub_id,
+            LABEL_IMAGE_ORDER: order,
+            LABEL_CONTAINER: container,
+        }
+        self.client.create_volume(self._journal(order), driver="local", labels=labels)
+
+    def orders(self) -> frozenset[str]:
+        """Ids of orders that left anything."""
+        named = {tag[len(self.hub_id) + 1 :].partition(".")[0] for tag in self._tags()}
+        prefix = self.container_name("")
+        made = {name[len(prefix) :] for name in self._containers(prefix)}
+        noted = {str(row["Labels"][LABEL_IMAGE_ORDER]) for row in self._volumes()}
+        return frozenset(named | made | noted | {order for order, _ in self._nameless()})
+
+    def clear(self, order: str) -> bool:
+        """Removes what an order left, and lets its container go on. False where an image that lost
+        its name stays because a container has it."""
+        self._let_go(order)
+        own = self.container_name(order)
+        for name in self._containers(own):
+            if name == own:
+                self._remove_container(name)
+        images = [
+            f"{REPOSITORY}:{tag}"
+            for tag in self._tags()
+            if tag.startswith(f"{self.hub_id}.{order}.")
+        ]
+        images += [image for found, image in self._nameless() if found == order]
+        gone = [self._remove_image(image) for image in images]
+        with suppress(NotFound):
+            self.client.remove_volume(self._journal(order))
+        return all(gone)
+
+    def _let_go(self, order: str) -> None:
+        for row in self._volumes():
+            if row["Labels"][LABEL_IMAGE_ORDER] != order:
+                continue
+            container = str(row["Labels"].get(LABEL_CONTAINER, ""))
+            if not container:
+                continue
+            try:
+                if self.client.inspect_container(container)["State"].get("Paused"):
+                    self.client.unpause(container)
+            except NotFound:
+                continue  # its session is over
+            except APIError as error:
+                if error.status_code not in {409, 500} or "not paused" not in str(error):
+                    raise
+
+    def _volumes(self) -> list[dict[str, Any]]:
+        filters = {"label": [f"{LABEL_IMAGE_HUB}={self.hub_id}", LABEL_IMAGE_ORDER]}
+        return list(self.client.volumes(filters=filters)["Volumes"] or ())
+
+    def _containers(self, prefix: str) -> list[str]:
+        """Names of containers; the filter finds it anywhere in a name."""
+        rows = self.client.containers(all=True, filters={"name": prefix})
+        names = [name.lstrip("/") for row in rows for name in row.get("Names") or ()]
+        return [name for name in names if name.startswith(prefix)]
+
+    def _tags(self) -> list[str]:
+        rows = self.client.images(name=REPOSITORY)
+        tags = [name.rpartition(":")[2] for row in rows for name in row.get("RepoTags") or ()
+                if name.startswith(f"{REPOSITORY}:")]  # fmt: skip
+        return [tag for tag in tags if tag.startswith(f"{self.hub_id}.")]
+
+    def _nameless(self) -> list[tuple[str, str]]:
+        """Orders and ids of images that Docker had made, but not named yet, when it was killed.
+
+        The last step of their history says that they were made by us. What somebody makes from an
+        image of ours has its labels, and another last step.
+        """
+        filters = {"dangling": True, "label": [f"{LABEL_IMAGE_HUB}={self.hub_id}"]}
+        found = []
+        for row in self.client.images(filters=filters):
+            order = str((row.get("Labels") or {}).get(LABEL_IMAGE_ORDER, ""))
+            try:
+                steps = self.client.history(row["Id"])
+            except (ImageNotFound, NotFound):
+                continue
+            if order and steps and steps[0].get("Comment") == comment(order):
+                found.append((order, str(row["Id"])))
+        return found
+
+    def _remove_container(self, name: str) -> None:
+        try:
+            self.client.remove_container(name, force=True, v=True)
+        except NotFound:
+            return
+        except APIError as error:
+            if error.status_code != 409:  # 409: it is being removed already
+                raise
+
+    def _remove_image(self, image: str) -> bool:
+        try:
+            self.client.remove_image(image)
+        except (ImageNotFound, NotFound):
+            return True
+        except APIError as error:
+            if error.status_code != 409:  # 409: a container has it
+                raise
+            return False
+        return True

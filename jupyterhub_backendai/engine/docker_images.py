@@ -1,0 +1,202 @@
+"""Images of sessions on Docker hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from threading import Thread
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import docker
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from . import registry
+from .base import AgentUnreachable, EngineError, ImageMissing
+from .commit_traces import REPOSITORY, Traces
+from .docker_commits import Commit, made_image, needs_layers, refusals, running
+from .helper_programs import said
+from .images import (
+    LABEL_IMAGE_HUB,
+    LABEL_IMAGE_ORDER,
+    CommitOrder,
+    ImageInUse,
+    Images,
+    Login,
+    Look,
+    MadeImage,
+    Progress,
+    RegistryRefused,
+)
+
+if TYPE_CHECKING:
+    from .docker import DockerEngine, DockerHost
+
+T = TypeVar("T")
+LONGEST = 4 * 3600  # seconds that Docker may take for one commit
+CONTAINERD = "/var/lib/containerd"  # where it keeps images that Docker does not keep itself
+
+
+class DockerImages(Images):
+    """Those of the agents of one engine."""
+
+    def __init__(self, engine: DockerEngine) -> None:
+        self._engine = engine
+
+    async def look(self, agent: str, container: str) -> Look:
+        host = self._engine.host(agent)
+
+        def run(client: docker.APIClient) -> Look:
+            found = running(client, container)
+            rows = client.containers(all=True, size=True, filters={"id": found["Id"]})
+            written = int(rows[0].get("SizeRw") or 0) if rows else 0
+            return Look(written, _free(client.info()) if host.local else None)
+
+        return await self._patiently(host, lambda client, _: run(client))
+
+    async def make(self, agent: str, order: CommitOrder) -> MadeImage:
+        def run(client: docker.APIClient, begun: Callable[[Commit], None]) -> MadeImage:
+            commit = Commit(client, self._engine.hub_id, order)
+            begun(commit)
+            return commit.make()
+
+        return await self._patiently(self._engine.host(agent), run)
+
+    async def clean(self, agent: str, order_id: str) -> None:
+        await self._call(agent, lambda client: self._traces(client).clear(order_id))
+
+    async def leftovers(self, agent: str) -> frozenset[str]:
+        return await self._call(agent, lambda client: self._traces(client).orders())
+
+    async def listed(self, agent: str) -> Mapping[str, Mapping[str, str]]:
+        def run(client: docker.APIClient) -> Mapping[str, Mapping[str, str]]:
+            label = f"{LABEL_IMAGE_HUB}={self._engine.hub_id}"
+            rows = client.images(filters={"label": [label, LABEL_IMAGE_ORDER]})
+            return {
+                name: dict(row.get("Labels") or {})
+                for row in rows
+                for name in row.get("RepoTags") or ()
+                if not name.startswith(f"{REPOSITORY}:")
+            }
+
+        return await self._call(agent, run)
+
+    async def find(self, agent: str, reference: str) -> MadeImage | None:
+        return await self._call(agent, lambda client: made_image(client, reference))
+
+    async def remove(self, agent: str, reference: str) -> None:
+        def run(client: docker.APIClient) -> None:
+            try:
+                client.remove_image(reference)
+            except (ImageNotFound, NotFound):
+                return
+            except APIError as error:
+                if error.status_code == 409:
+                    raise ImageInUse(str(error.explanation)) from error
+                raise
+
+        await self._call(agent, run)
+
+    async def labels(self, agent: str, image: str) -> Mapping[str, str]:
+        def run(client: docker.APIClient) -> Mapping[str, str]:
+            try:
+                found = client.inspect_image(image)
+            except (ImageNotFound, NotFound) as error:
+                raise ImageMissing(f"The image {image} is not on {agent}") from error
+            return dict((found.get("Config") or {}).get("Labels") or {})
+
+        return await self._call(agent, run)
+
+    async def push(
+        self, agent: str, reference: str, login: Login | None, progress: Progress
+    ) -> str:
+        await self.labels(agent, reference)
+        host = self._engine.host(agent)
+        auth = login.auth if login else None
+        order = {"client": dict(host.client_options()), "image": reference, "auth": auth}
+        async with aclosing(said("push.py", order)) as lines:
+            async for line in lines:
+                if isinstance(line, list):
+                    progress(int(line[0]), int(line[1]) or None)
+                elif "digest" in line:
+                    return str(line["digest"])
+                elif "unreachable" in line:
+                    why = str(line["unreachable"])[:300]
+                    raise AgentUnreachable(f"Docker on {agent} does not answer: {why}")
+                else:
+                    raise RegistryRefused(registry.words(str(line.get("refused")), login))
+        raise EngineError(f"The push of {reference} from {agent} ended with no result.")
+
+    async def unpush(self, reference: str, digest: str, login: Login | None) -> None:
+        says = [host.says for host in self._engine.hosts.values()]
+        await asyncio.to_thread(registry.delete, reference, digest, login, says)
+
+    def _traces(self, client: docker.APIClient) -> Traces:
+        return Traces(client, self._engine.hub_id)
+
+    async def _call(self, agent: str, function: Callable[[docker.APIClient], T]) -> T:
+        host = self._engine.host(agent)
+
+        def run(client: docker.APIClient) -> T:
+            with refusals():
+                return function(client)
+
+        return await host.call(run)
+
+    async def _patiently(
+        self,
+        host: DockerHost,
+        function: Callable[[docker.APIClient, Callable[[Commit], None]], T],
+    ) -> T:
+        """`function(client, begun)` in a thread of its own, for as long as it takes: it keeps no
+        short call waiting, and does not hold up the end of this process. `begun` takes what is to
+        be stopped when nobody waits for it any more."""
+        loop = asyncio.get_running_loop()
+        result: asyncio.Future[T] = loop.create_future()
+        begun: list[Commit] = []
+
+        def tell(call: Callable[[Any], None], what: Any) -> None:
+            def set_it() -> None:
+                if not result.done():
+                    call(what)
+
+            try:
+                loop.call_soon_threadsafe(set_it)
+            except RuntimeError:
+                return  # the loop has ended, and who waited with it
+
+        def run() -> None:
+            try:
+                with host.answering(), refusals():
+                    client = host.new_client(timeout=LONGEST)
+                    try:
+                        tell(result.set_result, function(client, begun.append))
+                    finally:
+                        client.close()
+            except BaseException as error:
+                tell(result.set_exception, error)
+
+        Thread(target=run, daemon=True, name=f"docker-{host.name}-image").start()
+        try:
+            return await result
+        except asyncio.CancelledError:
+            for commit in begun:
+                commit.stop()
+            raise
+
+
+def _free(info: Mapping[str, Any]) -> int | None:
+    """Bytes that are free where a Docker of this machine keeps images; None where that cannot be
+    seen, as from a container."""
+    places = [str(info.get("DockerRootDir") or "")]
+    if needs_layers(info):
+        places.append(CONTAINERD)
+    found = []
+    for place in places:
+        try:
+            room = os.statvfs(place)
+        except OSError:
+            continue
+        found.append(room.f_bavail * room.f_frsize)
+    return min(found, default=None)

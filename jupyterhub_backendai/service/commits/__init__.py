@@ -1,0 +1,1 @@
+"""How images are made of sessions, and removed: the parts of `workers.commits`."""

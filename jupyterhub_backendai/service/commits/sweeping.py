@@ -1,0 +1,72 @@
+"""A slow look at all agents: what the making of images left there is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+
+from ...engine.base import EngineError
+from ...engine.images import LABEL_IMAGE_ID, LABEL_IMAGE_ORDER, Images
+from ...model.images import CommitStatus, CustomImage
+from ...site.clock import utcnow
+from ...site.runtime import Site
+from ...store import NotFound
+
+KEPT = timedelta(days=30)  # that it is known how the making of an image ended
+
+
+async def sweep(site: Site, images: Images, busy: Collection[str]) -> None:
+    """Cleans what is left of work that is over, and forgets what was over long ago. `busy`: ids of
+    the work that this process is at. Raises `Unavailable`."""
+    for agent in list(site.engine.hosts):
+        try:
+            await _clean(site, images, agent, busy)
+            await _remove(site, images, agent, busy)
+        except EngineError as error:
+            site.log.warning("Agent %s cannot be swept of images: %s", agent, error)
+    await site.db(site.store.forget_commits, utcnow() - KEPT)
+
+
+async def _clean(site: Site, images: Images, agent: str, busy: Collection[str]) -> None:
+    left = await images.leftovers(agent)
+    over = await site.db(site.store.commits_over, left) - frozenset(busy)
+    for order in sorted(over):
+        site.log.warning("What was left of the image %s on %s is removed", order, agent)
+        await images.clean(agent, order)
+
+
+async def _remove(site: Site, images: Images, agent: str, busy: Collection[str]) -> None:
+    """Removes whole images that are nobody's. What nothing is known of stays, and is told."""
+    listed = await images.listed(agent)
+    orders = frozenset(labels.get(LABEL_IMAGE_ORDER, "") for labels in listed.values())
+    # Read after what is there, so that what is being made is under way here.
+    over = await site.db(site.store.commits_over, orders) - frozenset(busy)
+    known = {image.id: image for image in await site.db(site.store.all_images)}
+    for reference, labels in listed.items():
+        if labels.get(LABEL_IMAGE_ORDER) not in over:
+            continue
+        if await _is_nobodys(site, agent, reference, labels, known):
+            site.log.warning("The image %s on %s is nobody's, and is removed", reference, agent)
+            await images.remove(agent, reference)
+
+
+async def _is_nobodys(
+    site: Site,
+    agent: str,
+    reference: str,
+    labels: Mapping[str, str],
+    known: Mapping[str, CustomImage],
+) -> bool:
+    row = known.get(labels.get(LABEL_IMAGE_ID, ""))
+    if row is not None and row.reference == reference:
+        # Made anew elsewhere since; of what is in a registry any agent may have a copy.
+        return row.agent not in (None, agent)
+    try:
+        commit = await site.db(site.store.commit, labels[LABEL_IMAGE_ORDER])
+    except NotFound:
+        commit = None
+    ends = (CommitStatus.FAILED, CommitStatus.CANCELLED)
+    if commit is not None and commit.reference == reference and commit.status in ends:
+        return True
+    site.warn_once(f"Nothing is known of the image {reference} on {agent}. Remove it by hand.")
+    return False

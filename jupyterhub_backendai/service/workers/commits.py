@@ -1,0 +1,167 @@
+"""Makes the images that are asked for and removes those that are deleted, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Iterable
+from contextlib import suppress
+from functools import partial
+
+from ..._within import within
+from ...engine.images import Images
+from ...model.images import CommitStatus
+from ...model.status import Status
+from ...site.runtime import Site
+from ...store import Commit, NotFound, Session, Unavailable
+from ..commits import words
+from ..commits.making import Making, Times
+from ..commits.removing import Removing
+from ..commits.sweeping import sweep
+from ..images import ImageDoor
+
+ON_AN_AGENT = 2  # images that are made on one agent at a time; more only wait for its disk
+REMOVALS = 4  # at a time
+SOON, LATER = 1.0, 15.0  # seconds between two rounds, while there is work and while there is none
+SWEEP_EVERY = 600.0  # seconds
+FREED = frozenset({CommitStatus.PUSHING})  # from here on the session is not needed any more
+
+
+class CommitWorker:
+    """The part of the service that makes images of sessions."""
+
+    def __init__(
+        self, site: Site, images: Images, door: ImageDoor, times: Times | None = None
+    ) -> None:
+        self.site, self.images, self.door = site, images, door
+        self.times = times or Times()
+        self.removing = Removing(site, images)
+        self._making: dict[str, tuple[Making, asyncio.Task[None]]] = {}  # by the id of the work
+        self._removals: dict[str, asyncio.Task[None]] = {}  # by the id of the image
+        self._swept: float | None = None
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """The endless work."""
+        try:
+            while True:
+                self.door.news.clear()
+                try:
+                    await self.once()
+                except Unavailable as error:
+                    self.site.log.warning("No images can be made now: %s", error)
+                with suppress(asyncio.TimeoutError):
+                    await within(SOON if self.busy else LATER, self.door.news.wait())
+        finally:
+            # What they were at is gone on with by the next process.
+            tasks = self._tasks()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is under way."""
+        return bool(self._making or self._removals)
+
+    async def once(self) -> None:
+        """One round. Raises `Unavailable`."""
+        under_way = await self.site.db(self.site.store.commits_under_way)
+        for commit in under_way:
+            await self._look_after(commit)
+        for commit in self._next(under_way):
+            self._begin(commit)
+        for image in await self.removing.due():
+            if image.id not in self._removals and len(self._removals) < REMOVALS:
+                task = asyncio.ensure_future(self._surely(self.removing.remove(image)))
+                self._removals[image.id] = task
+                task.add_done_callback(partial(self._removed, image.id))
+        if self._swept is None or time.monotonic() - self._swept >= SWEEP_EVERY:
+            self._swept = time.monotonic()
+            # Beside the rounds: an agent may take its time to answer.
+            self._sweeping = asyncio.ensure_future(self._surely(self._sweep()))
+
+    async def settled(self) -> None:
+        """Until nothing is under way."""
+        while tasks := self._tasks():
+            await asyncio.wait(tasks)
+            await asyncio.sleep(0)  # for what they do when they are done
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        making = [task for _, task in self._making.values()]
+        sweeping = [] if self._sweeping is None or self._sweeping.done() else [self._sweeping]
+        return [*making, *self._removals.values(), *sweeping]
+
+    async def _sweep(self) -> None:
+        await sweep(self.site, self.images, self._making)
+
+    # ---- images that are made -------------------------------------------------------------------
+
+    async def _look_after(self, commit: Commit) -> None:
+        """Has one given up that is not wanted any more, or cannot be made."""
+        found = self._making.get(commit.id)
+        why = None
+        if commit.cancel_asked:
+            why = words.CANCELLED
+        elif commit.status not in FREED and not await self._is_there(commit):
+            why = words.SESSION_ENDED
+        if why is None:
+            return
+        if found is None:
+            found = self._begin(commit)
+        found[0].cancel(why)
+
+    async def _is_there(self, commit: Commit) -> bool:
+        """Whether the session still has the container that the image is made of."""
+        try:
+            session: Session = await self.site.db(self.site.store.get, commit.session_id)
+        except NotFound:
+            return False
+        return session.status is Status.RUNNING
+
+    def _next(self, under_way: Iterable[Commit]) -> list[Commit]:
+        """What is begun now: what was under way already, then in turns of their owners."""
+        commits = list(under_way)
+        on_agent = Counter(making.commit.agent for making, _ in self._making.values())
+        of_owner = Counter(making.commit.owner for making, _ in self._making.values())
+        waiting = [commit for commit in commits if commit.id not in self._making]
+        begun: list[Commit] = []
+        while waiting:
+            waiting.sort(
+                key=lambda one: (
+                    one.status is CommitStatus.WAITING, of_owner[one.owner], one.began_at, one.id
+                )
+            )  # fmt: skip
+            commit = waiting.pop(0)
+            if on_agent[commit.agent] >= ON_AN_AGENT:
+                continue
+            on_agent[commit.agent] += 1
+            of_owner[commit.owner] += 1
+            begun.append(commit)
+        return begun
+
+    def _begin(self, commit: Commit) -> tuple[Making, asyncio.Task[None]]:
+        making = Making(self.site, self.images, commit, self.times)
+        task = asyncio.ensure_future(self._surely(making.run()))
+        self._making[commit.id] = making, task
+        task.add_done_callback(partial(self._made, commit.id))
+        return making, task
+
+    def _made(self, commit_id: str, _: object) -> None:
+        self._making.pop(commit_id, None)
+        self.door.news.set()  # somebody else has a turn
+
+    def _removed(self, image_id: str, _: object) -> None:
+        self._removals.pop(image_id, None)
+
+    async def _surely(self, work: Awaitable[None]) -> None:
+        """Work that is gone on with in a later round, whatever becomes of it in this one."""
+        try:
+            await work
+            return
+        except Unavailable as error:
+            self.site.log.warning("An image waits for the database: %s", error)
+        except Exception:
+            self.site.log.exception("The work on an image failed; it is gone on with")
+        await asyncio.sleep(SOON)

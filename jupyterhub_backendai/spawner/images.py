@@ -1,0 +1,64 @@
+"""The last look at the image of a session before it starts: nobody gets into somebody else's.
+
+Requests are checked where they come in, by the name of the image. What is on an agent may have any
+name: so here its own labels say whose it is.
+"""
+
+from __future__ import annotations
+
+from ..engine.base import ImageMissing
+from ..engine.docker import DockerHost
+from ..engine.images import LABEL_IMAGE_HUB, LABEL_IMAGE_ID, LABEL_IMAGE_OWNER
+from ..model.catalog import Catalog
+from ..model.errors import LaunchError
+from ..model.images import CustomImage, ImageStatus, is_customized
+from ..site.runtime import Site
+
+
+async def own_image(site: Site, owner: str, reference: str) -> CustomImage | None:
+    """The owner's image of that reference, if it is one that people make."""
+    if not is_customized(reference):
+        return None
+    images = await site.db(site.store.images_of, owner)
+    ready = (one for one in images if one.status is ImageStatus.READY)
+    return next((one for one in ready if one.reference == reference), None)
+
+
+def is_offered(catalog: Catalog, reference: str) -> bool:
+    """Whether the site itself offers this image."""
+    return any(v.image == reference for e in catalog.environments for v in e.versions)
+
+
+async def is_there(site: Site, host: DockerHost, own: CustomImage) -> bool:
+    """Whether the agent has an own image as it is now.
+
+    Raises `LaunchError` where it should be there and is not: a registry could answer to its name
+    with anybody's.
+    """
+    made = await site.engine.images.find(host.name, own.reference)
+    labels = made.labels if made is not None else {}
+    is_it = labels.get(LABEL_IMAGE_ID) == own.id and labels.get(LABEL_IMAGE_HUB) == site.hub_id
+    if own.agent is None:
+        # Another agent may have made it anew since; its registry has the newest.
+        return made is not None and is_it and made.id == own.engine_id
+    if not is_it:
+        raise LaunchError(
+            "image_missing",
+            f"Your image {own.name} is not on {host.name} any more. Delete it, and make it again.",
+        )
+    return True
+
+
+async def check_owner(site: Site, host: DockerHost, owner: str, reference: str) -> None:
+    """Raises `ImageMissing` for an image on an agent that somebody else has made, as if it were
+    not there."""
+    labels = await site.engine.images.labels(host.name, reference)
+    made_by = labels.get(LABEL_IMAGE_OWNER)
+    hub = labels.get(LABEL_IMAGE_HUB)
+    if (made_by in (None, owner)) and hub in (None, site.hub_id):
+        return
+    site.log.warning(
+        "%s asks for %s on %s, which is an image that %s has made. It is refused.",
+        owner, reference, host.name, made_by,
+    )  # fmt: skip
+    raise ImageMissing(f"{reference} on {host.name} is not {owner}'s")

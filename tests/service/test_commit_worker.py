@@ -1,0 +1,492 @@
+"""The making of images step by step: real service and store, agents that do as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from jupyterhub_backendai.engine.base import AgentUnreachable, ContainerGone, EngineError
+from jupyterhub_backendai.engine.images import (
+    LABEL_IMAGE_BASE,
+    LABEL_IMAGE_HUB,
+    LABEL_IMAGE_ID,
+    LABEL_IMAGE_NAME,
+    LABEL_IMAGE_ORDER,
+    LABEL_IMAGE_OWNER,
+    CommitRefused,
+    ImageInUse,
+    Login,
+    RegistryRefused,
+)
+from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
+from jupyterhub_backendai.service.commits.making import Times
+from jupyterhub_backendai.service.commits.removing import Removing
+from jupyterhub_backendai.service.workers.commits import CommitWorker
+from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.site.runtime import Site
+from jupyterhub_backendai.store import Commit, Unavailable
+from jupyterhub_backendai.store.image_tables import IMAGES
+
+from .image_shelf import Shelf, begin, made, running_session, shelf_of
+from .running import Running, running, until_open
+from .ways import end, until
+
+DONE, FAILED, CANCELLED = CommitStatus.DONE, CommitStatus.FAILED, CommitStatus.CANCELLED
+COMMITTING, PUSHING, WAITING = CommitStatus.COMMITTING, CommitStatus.PUSHING, CommitStatus.WAITING
+QUICK = Times(commit=60, push=60, away=0.3, again=0.01, note=0.01)
+PREFIX = "registry.example.org/lab"
+PASSWORD = "hunter2-and-more"
+
+
+@dataclass
+class Work:
+    """A service, its agents, and the worker that is asked for a round at a time."""
+
+    service: Running
+    shelf: Shelf
+    worker: CommitWorker
+
+    @property
+    def site(self) -> Site:
+        return self.service.service.parts.site
+
+    def restart(self, times: Times = QUICK) -> None:
+        """Another process, which knows only what is in the database."""
+        self.worker = CommitWorker(self.site, self.shelf, self.service.service.images, times)
+
+    async def cut_off(self) -> None:
+        """The process ends in the middle of its work."""
+        tasks = self.worker._tasks()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.restart()
+
+    async def asked(self, name: str = "mine", who: str = "alice", **body: Any) -> Commit:
+        """An image that is asked for as people do."""
+        session = await running_session(self.service, who, **body)
+        path = f"api/sessions/{session['id']}/commit"
+        reply = await self.service.call("POST", path, who, json={"name": name})
+        assert reply.status == 202, reply.json
+        found: Commit = self.service.store.commit(reply.json["id"])
+        return found
+
+    async def all(self) -> None:
+        """A round, and all that comes of it."""
+        await self.worker.once()
+        await self.worker.settled()
+
+    async def until_in(self, call: str) -> None:
+        """A round, until the agents are in this call."""
+        await self.worker.once()
+        await asyncio.wait_for(self.shelf.begun[call].wait(), 60)
+
+    def now(self, commit: Commit) -> Commit:
+        found: Commit = self.service.store.commit(commit.id)
+        return found
+
+
+@pytest_asyncio.fixture
+async def work(tmp_path: Path) -> AsyncIterator[Work]:
+    async with opened(tmp_path) as work:
+        yield work
+
+
+@pytest_asyncio.fixture
+async def pushing(tmp_path: Path) -> AsyncIterator[Work]:
+    """One whose images go to a registry."""
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    (tmp_path / "password").chmod(0o600)
+    registry = {"prefix": PREFIX, "user": "hub", "password_file": str(tmp_path / "password")}
+    async with opened(tmp_path, image_registry=registry) as work:
+        yield work
+
+
+@asynccontextmanager
+async def opened(tmp_path: Path, **backend: Any) -> AsyncIterator[Work]:
+    async with running(tmp_path, default_policy={"max_images": 9}, **backend) as service:
+        await until_open(service)
+        service.report_agent(cpu=64, gib=256)
+        shelf, site = shelf_of(service), service.service.parts.site
+        found = Work(service, shelf, CommitWorker(site, shelf, service.service.images, QUICK))
+        yield found
+        await found.cut_off()
+
+
+def away(*args: object) -> None:
+    raise Unavailable("the database is away")
+
+
+async def test_an_image_is_made_and_is_its_owners(work: Work) -> None:
+    commit = await work.asked()
+    await work.all()
+    assert work.now(commit).status is DONE
+    [image] = work.service.store.images_of("alice")
+    there = work.shelf.images["local", image.reference]
+    assert (image.engine_id, image.agent, image.digest) == (there.id, "local", None)
+    assert (image.size, image.own) == (there.size, there.own)
+    labels = there.labels
+    assert labels[LABEL_IMAGE_HUB] == work.site.hub_id
+    assert (labels[LABEL_IMAGE_ID], labels[LABEL_IMAGE_ORDER]) == (image.id, commit.id)
+    assert (labels[LABEL_IMAGE_OWNER], labels[LABEL_IMAGE_NAME]) == ("alice", "mine")
+    assert labels[LABEL_IMAGE_BASE] == "jupyter/base:1"
+    assert work.shelf.names("push") == []
+
+
+async def test_one_of_the_same_name_takes_its_place(work: Work) -> None:
+    first = await work.asked()
+    await work.all()
+    second = await work.asked()
+    await work.all()
+    [image] = work.service.store.images_of("alice")
+    assert image.id == first.image_id == second.image_id
+    assert work.shelf.images["local", image.reference].labels[LABEL_IMAGE_ORDER] == second.id
+
+
+async def test_a_few_at_a_time_in_turns_of_their_owners(work: Work) -> None:
+    gate = work.shelf.hold("make")
+    commits = [await work.asked(f"mine{number}") for number in range(3)]
+    theirs = await work.asked("theirs", "bob")
+    await work.worker.once()
+    await until(lambda: len(work.shelf.names("make")) == 2)
+    await work.worker.once()
+    assert set(work.shelf.names("make")) == {commits[0].id, theirs.id}
+    gate.set()
+    await work.worker.settled()
+    await work.all()
+    assert {work.now(one).status for one in [*commits, theirs]} == {DONE}
+
+
+@pytest.mark.parametrize("step", ["make", "find", "push"])
+async def test_whatever_it_was_at_the_next_process_goes_on(pushing: Work, step: str) -> None:
+    commit = await pushing.asked()
+    if step == "find":
+        pushing.shelf.hold("push")
+        await pushing.until_in("push")
+        await pushing.cut_off()
+        pushing.shelf.gates.pop("push")
+    gate = pushing.shelf.hold(step)
+    await pushing.until_in(step)
+    assert pushing.now(commit).status in {COMMITTING, PUSHING}
+    await pushing.cut_off()
+    gate.set()
+    await pushing.all()
+    assert pushing.now(commit).status is DONE
+    assert pushing.shelf.left == {"local": set()}
+    [image] = pushing.service.store.images_of("alice")
+    assert image.digest == pushing.shelf.registry[image.reference]
+
+
+async def test_it_goes_to_the_registry_with_the_password_of_now(
+    pushing: Work, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    pushing.shelf.reports = [(10, None), (70, 100)]
+    commit = await pushing.asked()
+    gate = pushing.shelf.hold("push")
+    await pushing.until_in("push")
+    await until(lambda: pushing.now(commit).done == 70)
+    assert (pushing.now(commit).status, pushing.now(commit).size) == (PUSHING, 100)
+    gate.set()
+    await pushing.worker.settled()
+    [image] = pushing.service.store.images_of("alice")
+    assert image.reference.startswith(f"{PREFIX}/base:customized_")
+    assert (image.agent, image.digest) == (None, pushing.shelf.registry[image.reference])
+    (tmp_path / "password").write_text("another")
+    await pushing.asked()
+    await pushing.all()
+    assert pushing.shelf.logins == [Login("hub", PASSWORD), Login("hub", "another")]
+    options = await pushing.service.call("GET", "api/options", "admin")
+    told = caplog.text + str(options.json)
+    assert PASSWORD not in told
+    assert "another" not in told
+
+
+@pytest.mark.parametrize("problem", ["gone", "open", "empty", "bytes"])
+async def test_a_password_that_cannot_be_read(
+    pushing: Work, tmp_path: Path, problem: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "password"
+    if problem == "gone":
+        file.unlink()
+    elif problem == "open":
+        file.chmod(0o644)
+    else:
+        file.write_bytes(b"" if problem == "empty" else b"\xffsecret")
+    commit = await pushing.asked()
+    await pushing.all()
+    over = pushing.now(commit)
+    assert (over.status, over.error_code) == (FAILED, "registry")
+    assert str(file) not in over.message
+    assert str(file) in caplog.text
+    assert "secret" not in caplog.text
+    assert pushing.shelf.images == {}
+
+
+FAILURES = [
+    ("make", CommitRefused("no_room", "There is no room.", "ENOSPC"), FAILED, "no_room"),
+    ("make", EngineError("https://inside.example/x"), FAILED, "engine"),
+    ("make", ContainerGone("gone"), CANCELLED, "session_ended"),
+    ("make", RuntimeError("a defect"), FAILED, "internal"),
+    ("push", RegistryRefused("denied for hub"), FAILED, "registry"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "status", "code"), FAILURES)
+async def test_what_fails_leaves_nothing(
+    pushing: Work, call: str, error: Exception, status: CommitStatus, code: str
+) -> None:
+    commit = await pushing.asked()
+    pushing.shelf.errors[call] = [error]
+    await pushing.all()
+    over = pushing.now(commit)
+    assert (over.status, over.error_code) == (status, code)
+    assert over.message
+    assert "example" not in over.message
+    assert pushing.shelf.left == {"local": set()}
+    assert pushing.shelf.images == {}
+    assert pushing.service.store.images_of("alice") == []
+    view = await pushing.service.call("GET", f"api/sessions/{commit.session_id}/commit", "alice")
+    assert (view.json["error_code"], view.json["message"]) == (code, over.message)
+    again = await pushing.asked()
+    await pushing.all()
+    assert pushing.now(again).status is DONE
+
+
+async def test_an_agent_that_is_away_for_a_while(work: Work) -> None:
+    commit = await work.asked()
+    work.shelf.errors["make"] = [AgentUnreachable("away"), AgentUnreachable("away")]
+    work.restart(replace(QUICK, away=60))
+    await work.all()
+    assert (work.now(commit).status, work.now(commit).tries) == (DONE, 2)
+
+
+async def test_an_agent_that_stays_away(work: Work) -> None:
+    commit = await work.asked()
+    work.shelf.errors["make"] = [AgentUnreachable("away")] * 10000
+    work.shelf.errors["clean"] = [AgentUnreachable("away")] * 10000
+    await work.all()
+    over = work.now(commit)
+    assert (over.status, over.error_code) == (FAILED, "agent_away")
+    assert work.shelf.left == {"local": {commit.id}}, "which a sweep finds when it is back"
+    work.shelf.errors.clear()
+    work.restart()
+    await work.all()
+    assert work.shelf.left == {"local": set()}
+
+
+@pytest.mark.parametrize("limit", ["commit", "push"])
+async def test_one_that_takes_too_long(pushing: Work, limit: str) -> None:
+    pushing.restart(replace(QUICK, **{limit: 0.2}))
+    commit = await pushing.asked()
+    pushing.shelf.hold("make" if limit == "commit" else "push")
+    await pushing.all()
+    assert (pushing.now(commit).status, pushing.now(commit).error_code) == (FAILED, "too_long")
+    assert pushing.shelf.images == {}
+
+
+@pytest.mark.parametrize("call", ["make", "push"])
+async def test_it_is_cancelled_on_its_way(pushing: Work, call: str) -> None:
+    commit = await pushing.asked()
+    pushing.shelf.hold(call)
+    await pushing.until_in(call)
+    path = f"api/sessions/{commit.session_id}/commit"
+    asked = await pushing.service.call("DELETE", path, "alice")
+    assert (asked.json["can_cancel"], asked.json["step"]) == (False, "It is being cancelled.")
+    await pushing.all()
+    assert (pushing.now(commit).status, pushing.now(commit).error_code) == (CANCELLED, "cancelled")
+    assert (pushing.shelf.left, pushing.shelf.images) == ({"local": set()}, {})
+    assert pushing.service.store.images_of("alice") == []
+
+
+async def test_it_is_cancelled_while_no_process_is_there(work: Work) -> None:
+    commit = await work.asked()
+    work.shelf.hold("make")
+    await work.until_in("make")
+    await work.cut_off()
+    work.service.store.cancel_commit(commit.id, utcnow())
+    await work.all()
+    assert work.now(commit).status is CANCELLED
+    assert work.shelf.left == {"local": set()}
+
+
+async def test_one_that_has_replaced_another_is_not_cancelled_any_more(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The earlier one is gone by then: whole is better than none."""
+    await work.asked()
+    await work.all()
+    second = await work.asked()
+    with monkeypatch.context() as patch:
+        patch.setattr(work.service.store, "finish_commit", away)
+        await work.all()
+    assert work.now(second).status is COMMITTING
+    work.service.store.cancel_commit(second.id, utcnow())
+    await work.all()
+    assert work.now(second).status is DONE
+    [image] = work.service.store.images_of("alice")
+    assert image.engine_id == work.shelf.images["local", image.reference].id
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_the_session_ends_meanwhile(work: Work, begun: bool) -> None:
+    commit = await work.asked()
+    if begun:
+        work.shelf.hold("make")
+        await work.until_in("make")
+    end(work.service, {"id": commit.session_id})
+    await work.all()
+    over = work.now(commit)
+    assert (over.status, over.error_code) == (CANCELLED, "session_ended")
+    assert work.shelf.left.get("local", set()) == set()
+    assert work.shelf.images == {}
+
+
+async def test_a_session_that_ends_while_it_is_pushed_is_not_needed_any_more(
+    pushing: Work,
+) -> None:
+    commit = await pushing.asked()
+    gate = pushing.shelf.hold("push")
+    await pushing.until_in("push")
+    end(pushing.service, {"id": commit.session_id})
+    await pushing.worker.once()
+    gate.set()
+    await pushing.worker.settled()
+    assert pushing.now(commit).status is DONE
+
+
+async def test_a_database_that_is_away_loses_nothing(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = await work.asked()
+    with monkeypatch.context() as patch:
+        patch.setattr(work.service.store, "finish_commit", away)
+        await work.all()
+    assert work.now(commit).status is COMMITTING
+    await work.all()
+    assert work.now(commit).status is DONE
+    assert len(work.shelf.images) == 1
+
+
+async def test_one_made_anew_on_another_agent_leaves_the_first(work: Work) -> None:
+    commit = await work.asked()
+    await work.all()
+    [image] = work.service.store.images_of("alice")
+    old = work.shelf.images.pop(("local", image.reference))
+    work.shelf.images["other", image.reference] = old
+    with work.service.store._db.write() as db:
+        db.execute(IMAGES.update().values(agent="other"))
+    await work.asked()
+    await work.all()
+    assert set(work.shelf.images) == {("local", image.reference)}
+    assert work.now(commit).status is DONE
+
+
+# ---- images that are deleted ---------------------------------------------------------------------
+
+
+async def test_a_deleted_image_is_removed(pushing: Work) -> None:
+    await pushing.asked()
+    await pushing.all()
+    [image] = pushing.service.store.images_of("alice")
+    await pushing.service.call("DELETE", f"api/images/{image.id}", "alice")
+    await pushing.all()
+    assert pushing.service.store.images_of("alice") == []
+    assert (pushing.shelf.images, pushing.shelf.registry) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        ("remove", ImageInUse("x"), "A container on local"),
+        ("remove", AgentUnreachable("x"), "The agent local does not answer"),
+        ("remove", EngineError("inside"), "The agent local could not"),
+        ("unpush", RegistryRefused("no deletes"), "The registry does not remove it"),
+    ],
+)
+async def test_what_cannot_be_removed_now_says_why_and_is_tried_again(
+    pushing: Work, call: str, error: Exception, said: str
+) -> None:
+    await pushing.asked()
+    await pushing.all()
+    [image] = pushing.service.store.images_of("alice")
+    pushing.worker.removing = Removing(pushing.site, pushing.shelf, first_pause=0.01)
+    pushing.shelf.errors[call] = [error]
+    await pushing.service.call("DELETE", f"api/images/{image.id}", "alice")
+    await pushing.all()
+    [kept] = pushing.service.store.images_of("alice")
+    assert kept.status is ImageStatus.DELETING
+    assert kept.reason.startswith(said)
+    for _ in range(500):
+        await pushing.all()
+        if not pushing.service.store.images_of("alice"):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it was not tried again")
+
+
+async def test_an_image_on_a_machine_that_is_not_configured_any_more(work: Work) -> None:
+    session = await running_session(work.service)
+    id = made(work.service, session)
+    work.site.engine.hosts.pop("local")
+    work.service.store.delete_image(id)
+    await work.all()
+    assert work.service.store.images_of("alice") == []
+    assert work.shelf.names("remove") == []
+
+
+# ---- the slow look -------------------------------------------------------------------------------
+
+
+async def test_a_sweep_removes_what_is_over_and_nothing_else(
+    work: Work, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = await work.asked("kept")
+    await work.all()
+    [image] = work.service.store.images_of("alice")
+    there = work.shelf.images["local", image.reference]
+    failed = await work.asked("fails")
+    work.service.store.move_commit(failed.id, CANCELLED, utcnow())
+    labels = {**there.labels, LABEL_IMAGE_ID: failed.image_id, LABEL_IMAGE_ORDER: failed.id}
+    work.shelf.images["local", failed.reference] = replace(there, labels=labels)
+    unknown = {**there.labels, LABEL_IMAGE_ID: "0" * 32, LABEL_IMAGE_ORDER: "f" * 32}
+    work.shelf.images["local", "somebody:customized"] = replace(there, labels=unknown)
+    under_way = await work.asked("runs")
+    work.shelf.hold("make")
+    work.shelf.left["local"] = {failed.id, under_way.id, "e" * 32}
+    work.restart()
+    await work.until_in("make")
+    await until(lambda: work.worker._sweeping is not None and work.worker._sweeping.done())
+    assert work.shelf.left == {"local": {under_way.id}}
+    assert set(work.shelf.images) == {
+        ("local", image.reference), ("local", "somebody:customized"),
+    }  # fmt: skip
+    assert "Nothing is known of the image somebody:customized on local" in caplog.text
+    assert work.now(kept).status is DONE
+
+
+async def test_what_is_over_for_a_month_is_forgotten(work: Work) -> None:
+    old = utcnow() - timedelta(days=31)
+    session = await running_session(work.service)
+    commit = begin(work.service, session)
+    work.service.store.move_commit(commit.id, CANCELLED, old)
+    await work.all()
+    assert work.service.store.commit_of(session["id"]) is None
+
+
+async def test_the_endless_work_wakes_up_for_news(work: Work) -> None:
+    task = asyncio.ensure_future(work.worker.run())
+    await until(lambda: not work.worker.busy)
+    commit = await work.asked()
+    await until(lambda: work.now(commit).status is DONE)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
