@@ -1,4 +1,4 @@
-"""Images in a service's store, made by the store's own calls, and a stand-in for their engine."""
+"""Images in a service's store, made by the store's own calls, and agents that make them."""
 
 from __future__ import annotations
 
@@ -10,26 +10,16 @@ from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import Commit, Made, Session, Wish
 
+from .image_shelf import shelf_of
 from .running import Running
 
 MOST = 3
 
 
-class Looks:
-    """As much of an engine of images as the pages use: what a commit would take."""
-
-    def __init__(self) -> None:
-        self.found = Look(2 * GIB, 40 * GIB)
-
-    async def look(self, agent: str, container: str) -> Look:
-        return self.found
-
-
-def with_engine(running: Running) -> Looks:
+def with_engine(running: Running) -> None:
     """Has the service's agents make images."""
-    engine: Any = running.service.parts.site.engine
-    engine.images = Looks()
-    return engine.images
+    shelf = shelf_of(running)
+    shelf.looks = Look(2 * GIB, 40 * GIB)
 
 
 def begin(running: Running, session: Session, name: str) -> Commit:

@@ -149,6 +149,10 @@ async def test_ending_is_refused_while_one_is_made_and_force_is_offered(service:
     page = (await service.call("GET", f"sessions/{session.id}/end", "alice")).json
     assert "The image under-way is being made of it" in page
     assert 'name="force" value="1"' in page
+    reply = await post(service, f"sessions/{session.id}/end")
+    assert reply.status == 409
+    assert 'name="force" value="1"' in reply.json
+    assert service.store.get(session.id).status is Status.RUNNING
     reply = await post(service, f"sessions/{session.id}/end", force="1")
     assert reply.status == 302
     assert service.store.get(session.id).status is Status.TERMINATED
@@ -227,7 +231,7 @@ async def test_what_was_launched_from_an_image_that_is_gone_says_so_at_its_field
 
 async def test_a_site_that_makes_no_images_offers_none(service: Running) -> None:
     session = await run(service)
-    service.service.parts.site.engine.images = None
+    service.service.parts.site.engine._images = None  # type: ignore[assignment]
     page = (await service.call("GET", f"sessions/{session.id}", "alice")).json
     assert "Make an image" not in page
     assert "No image can be made" not in page
