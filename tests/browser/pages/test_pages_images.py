@@ -34,7 +34,7 @@ async def session(sample: Sample) -> Session:
 async def chosen(page: Page) -> list[str]:
     """Version and resource group that the form stands at."""
     return [
-        await page.get_by_label("Version").input_value(),
+        await page.get_by_label("Version").first.input_value(),
         await page.locator("input[name=resource_group]:checked").input_value(),
     ]
 
@@ -91,6 +91,7 @@ async def test_progress_is_told_as_it_comes(
 
 async def test_what_failed_says_why(visit: Open, service: Running, session: Session) -> None:
     page = await visit(f"sessions/{session.id}")
+    await page.get_by_role("button", name="Notifications, 1 new").wait_for()
     commit = move(service, begin(service, session, "too-large"), CommitStatus.COMMITTING)
     why = "The disk of gpu-01 is full. Delete images, or tell your admin."
     move(service, commit, CommitStatus.FAILED, error_code="no_room", message=why)
@@ -158,17 +159,22 @@ async def test_the_pages_of_images_shut_nobody_out(
         await page.context.close()
 
     await look("images", "images none")
+    leaving = await sample.run("alice", "stats", 31)
+    image = make(service, leaving, "old-env")
+    service.store.delete_image(image.id)
+    service.store.note_deletion(image.id, "cpu-02 does not answer. It is tried again.")
     for name in ("cnn-tools", "thesis-env"):
         make(service, session, name)
     await look(f"{own}/commit", "make an image")
     commit = begin(service, session, "spacy-nlp")
     move(service, commit, CommitStatus.COMMITTING)
-    with_image = {"version": "Customizedcnn-tools", "resource_group": "gpu-lab", "preset": "small"}
+    with_image = {
+        "environment": "pytorch",
+        "version": "Customizedcnn-tools",
+        "resource_group": "gpu-lab",
+        "preset": "small",
+    }
     await sample.run("alice", "lab4-attention", 31, **with_image)
-    leaving = await sample.run("alice", "stats", 31)
-    image = make(service, leaving, "old-env")
-    service.store.delete_image(image.id)
-    service.store.note_deletion(image.id, "gpu-01 does not answer. It is tried again.")
     await look("images", "images")
     await look(own, "session image under way")
     await look(f"{own}/end", "end image under way")
