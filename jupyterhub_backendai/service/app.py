@@ -45,9 +45,11 @@ from .notify.channels import channels_of, session_pages
 from .pages.admin import AdminPage
 from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
+from .pages.commit import CommitPage
 from .pages.ending import EndPage
 from .pages.history import HistoryListPage
 from .pages.idle import KeepPage
+from .pages.images import DeleteImagePage, ImagesPage
 from .pages.launcher import LaunchPage, Turns
 from .pages.log import LogPage
 from .pages.notices import NoticesPage
@@ -109,6 +111,9 @@ PAGES: dict[str, type[Page]] = {
     "sessions/{id}/history": HistoryListPage,
     "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,
+    "sessions/{id}/commit": CommitPage,
+    "images": ImagesPage,
+    "images/{id}/delete": DeleteImagePage,
 }
 
 

@@ -413,7 +413,9 @@ class LaunchChange(Part):
 
 
 class Options(BaseModel):
-    """What one may choose now: environments, presets, groups, folders, limits."""
+    """What one may choose now: environments, presets, groups, folders, limits. A version that is
+    `own` is an image that the user made; `agent` and `resource_group` say where it is, if it is
+    not everywhere."""
 
     model_config = ConfigDict(extra="allow")
 

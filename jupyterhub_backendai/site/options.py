@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..model import gpu_words
-from ..model.catalog import Catalog, Environment, Preset, ResourceGroup
+from ..model.catalog import Catalog, Environment, Preset, ResourceGroup, Version
 from ..model.errors import RequestError
 from ..model.gpus import GpuKind
 from ..model.resolve import Context, SessionRequest, resolve
@@ -88,7 +88,7 @@ class _View:
                 "admin": context.admin,
                 "projects": sorted(context.groups & set(context.policies.projects)),
             },
-            "environments": [_environment(e) for e in context.allowed_environments()],
+            "environments": [_environment(e, context) for e in context.allowed_environments()],
             "manual_image": policy.manual_image,
             "resource_groups": [self.group(g) for g in context.allowed_groups()],
             "folders": [
@@ -287,16 +287,24 @@ def _ends_of(kinds: Iterable[GpuKind], never: Sequence[Mapping[str, Any]]) -> di
     return {kind: _end_of(kind.slot, kind.profile, never) for kind in kinds}
 
 
-def _environment(environment: Environment) -> dict[str, Any]:
+def _version(version: Version, context: Context) -> dict[str, Any]:
+    """A version, and of one that the user made where it is."""
+    told: dict[str, Any] = {
+        "name": version.name, "image": version.image, "description": version.description,
+    }  # fmt: skip
+    if (own := context.image(version.image)) is None:
+        return told
+    group = next((a.group for a in context.agents if a.name == own.agent), None)
+    return {**told, "own": True, "agent": own.agent, "resource_group": group}
+
+
+def _environment(environment: Environment, context: Context) -> dict[str, Any]:
     return {
         "name": environment.name,
         "title": environment.label,
         "description": environment.description,
         "icon": environment.icon,
-        "versions": [
-            {"name": v.name, "image": v.image, "description": v.description}
-            for v in environment.versions
-        ],
+        "versions": [_version(v, context) for v in environment.versions],
         "needs": form_rules.needs(environment),
         "apps": [{"name": a.name, "title": a.label, "ports": a.ports} for a in environment.apps],
         "closed_ports": form_rules.ports_of_apps(environment),

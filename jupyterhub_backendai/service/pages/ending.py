@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...model.errors import RequestError
+from ...store import Session
 from ..auth import DELETE
 from ..calls.sessions import find
 from ..ending import end
@@ -18,11 +20,25 @@ class EndPage(Page):
         if session.status.is_final:
             self.redirect(self.hub_auth.base_url)
             return
-        waits = in_line(session)
-        self.show("backendai/pages/end.html", self.caller, session=session, waits=waits)
+        await self._show(session)
 
     async def post(self, id: str) -> None:
         session = await find(self.site, self.caller, id, DELETE)
-        await end(self.site, self.service.hub, session, self.caller.name, None, force=False)
+        force = self.form().get("force") == ["1"]
+        try:
+            await end(self.site, self.service.hub, session, self.caller.name, None, force=force)
+        except RequestError as refused:
+            self.set_status(refused.status)
+            await self._show(session)
+            return
         there = self.readable(session)
         self.redirect(self.page_of(session) if there else self.hub_auth.base_url)
+
+    async def _show(self, session: Session) -> None:
+        commit = await self.site.db(self.site.store.commit_of, session.id)
+        under_way = commit is not None and not commit.status.is_final
+        self.show(
+            "backendai/pages/end.html", self.caller, session=session, waits=in_line(session),
+            image=commit.name if commit is not None and under_way else "",
+            page_of=self.page_of,
+        )  # fmt: skip

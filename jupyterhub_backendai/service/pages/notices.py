@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+from ...model.images import CommitStatus
 from ...model.status import FINAL, LIVE, Status
 from ...site.clock import utcnow
-from ...store import Filter, Session, SessionResult
+from ...store import Commit, Filter, Session, SessionResult
 from ..owners import whose
 from .base import Page
 from .words import exit_words, session_to
@@ -23,19 +24,22 @@ class NoticesPage(Page):
     async def get(self) -> None:
         db, store, now = self.site.db, self.site.store, utcnow()
         mine = await whose(self.service, self.caller, None)
-        (live, _), (over, _) = await asyncio.gather(
+        (live, _), (over, _), images = await asyncio.gather(
             db(store.list_sessions, Filter(owner=mine, statuses=LIVE), limit=MOST),
             db(
                 store.list_sessions, Filter(owner=mine, statuses=FINAL), order="ended_at",
                 limit=MOST,
             ),
+            db(store.commits_of, mine or self.caller.name, now - KEPT),
         )  # fmt: skip
         recent = [s for s in over if s.ended_at is not None and now - s.ended_at < KEPT]
-        told = sorted([*live, *recent], key=lambda s: s.status_changed_at, reverse=True)
+        told: list[Session | Commit] = [session_to(self.caller.name, s) for s in (*live, *recent)]
+        told += images[:MOST]
+        told.sort(key=lambda one: one.status_changed_at, reverse=True)
         self.write_page(
             "backendai/pages/notices_page.html", PARTS,
-            sessions=[session_to(self.caller.name, one) for one in told],
-            title_of=title_of, server_url=self.server_url, launch_url=self.launch_url,
+            told=told, title_of=title_of, image_title=image_title,
+            server_url=self.server_url, launch_url=self.launch_url,
         )  # fmt: skip
 
 
@@ -58,6 +62,17 @@ def title_of(session: Session) -> str:
         code = session.exit_code
         return f"{name} failed" + (f" with {exit_words(code)}" if code and code > 0 else "")
     return f"{name} was ended" if status is Status.TERMINATED else f"{name} is starting"
+
+
+def image_title(commit: Commit) -> str:
+    """What became of the making of an image, as the headline of its notification."""
+    name, status = commit.name, commit.status
+    if status is CommitStatus.DONE:
+        return f"The image {name} is made"
+    if status is CommitStatus.FAILED:
+        return f"The image {name} was not made"
+    was = status is CommitStatus.CANCELLED
+    return f"The image {name} was cancelled" if was else f"The image {name} is being made"
 
 
 def tab_state(session: Session) -> str:

@@ -95,6 +95,7 @@ _OF_OTHERS = [
     (re.compile(rf"(?<![\w-]){said}(?![\w-])"), other)
     for said, other in (
         ("You have", "{owner} has"), ("You hold", "{owner} holds"),
+        ("You cannot", "{owner} cannot"),
         ("you are next", "it is next"), ("before you", "before it"),
         ("which you chose", "which was chosen"),
         ("Your", "Their"), ("your", "their"), ("yours", "theirs"),

@@ -88,6 +88,16 @@ function environmentChanged() {
     firstFitting();
     usePreset();
   }
+  versionChanged();
+}
+
+/** An image of the user's own may be on one agent: its group is chosen with it, which the server asks for. */
+function versionChanged() {
+  const version = environment()?.versions.find(({ name }) => name === field(`version.${environment().name}`).value);
+  const { agent, resource_group: place } = version ?? {};
+  if (place && place !== group()?.name && choose("resource_group", place)) groupChanged(chosen("preset") || undefined, isCustom());
+  if (agent && ![undefined, "auto", agent].includes(field("agent")?.value)) field("agent").value = "auto";
+  $("#bk-place").textContent = agent ? `This image is on the agent ${agent} only, so the session starts there.` : "";
 }
 
 // The verdict on amounts: the first of the server's bounds that they are over, in its own words.

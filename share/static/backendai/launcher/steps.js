@@ -135,6 +135,7 @@ function edit(event) {
   if (event.type === "change") {
     target.dataset.left = "1";
     if (target.name === "environment") environmentChanged();
+    if (target.dataset.field === "version") versionChanged();
     if (target.name === "resource_group") groupChanged(chosen("preset") || undefined, isCustom());
     if (target.name === "preset") usePreset();
     if (target.name === "gpu_kind") useKind(target.value);
