@@ -234,7 +234,9 @@ class DockerSessionSpawner(ContainerSpawner):
         self.use_internal_ip = own["use_internal_ip"] and not agent.address
         self.host_ip = agent.address or own["host_ip"]
 
-    async def _have_image(self, session: Session, image: str, own: CustomImage | None) -> None:
+    async def _have_image(
+        self, session: Session, image: str, own: CustomImage | None = None
+    ) -> None:
         host = self.host
         if own is not None:
             # Neither a way of the admin's nor a registry that is not ours has it.

@@ -44,7 +44,8 @@ async def is_there(site: Site, host: DockerHost, own: CustomImage) -> bool:
     if not is_it:
         raise LaunchError(
             "image_missing",
-            f"Your image {own.name} is not on {host.name} any more. Delete it, and make it again.",
+            f"Your image {own.name} is not on {host.name} any more. Choose an "
+            "environment. To have that name again, delete the image.",
         )
     return True
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from traitlets.config import Config
 
+from jupyterhub_backendai import configuration_registry
 from jupyterhub_backendai.configuration import BackendAI, read_configuration
 from jupyterhub_backendai.model.errors import ConfigurationError
 from jupyterhub_backendai.model.slots import GIB, Limits, Slots
@@ -52,7 +53,10 @@ def wrong(**traits: Any) -> str:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_the_example_in_the_help_is_a_valid_configuration(name: str) -> None:
+def test_the_example_in_the_help_is_a_valid_configuration(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(configuration_registry, "password_problem", lambda path: None)
     c = Config()
     c.BackendAI.update(BESIDE.get(name, {}))
     exec(compile(example(name), name, "exec"), {"c": c})
