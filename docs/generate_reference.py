@@ -474,9 +474,16 @@ GALLERY = {
         "over-the-list-a-session",
     ],
     "History and log": ["history", "log"],
-    "Launcher": [f"launch-{step}" for step in range(1, 6)],
+    "Launcher": [*(f"launch-{step}" for step in range(1, 6)), "launch-with-an-image"],
     "Notifications": ["over-the-list-notifications", "over-the-launcher-notifications", "notices"],
-    "Ending a session": ["over-the-list-the-end", "end"],
+    "Ending a session": ["over-the-list-the-end", "end", "end-image-under-way"],
+    "Making an image": [
+        "make-an-image",
+        "session-image-under-way",
+        "session-image-made",
+        "session-image-failed",
+    ],
+    "Images": ["images", "images-none", "delete-an-image", "delete-an-image-in-use"],
     "Apps of a session": ["apps"],
     "Agents and line": ["admin", "admin-with-apps-open"],
     "The Hub's form": [

@@ -129,6 +129,7 @@ class Charts {
     const wanted = several ? CHARTS.filter((chart) => this.names(chart).length) : [];
     for (const chart of this.shown.splice(0)) chart.destroy();
     this.area.replaceChildren(...wanted.map((chart) => this.figure(chart)));
+    this.area.className = several ? "" : "bk-14 bk-quiet";
     if (!several) this.area.textContent = "Nothing was measured in this time.";
   }
 
