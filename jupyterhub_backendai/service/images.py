@@ -61,6 +61,8 @@ class ImageDoor:
             raise RequestError([problem.at("name")]) from None
         if (error := await self.obstacle(site, session)) is not None:
             raise RequestError([error])
+        most = _most(site, session)
+        await site.db(site.store.check_commit, session.id, name, most)
         container = await _container(site, session)
         look = await _look(site, session, container)
         if look.free is not None and without_room(look.written, look.free):
@@ -68,7 +70,7 @@ class ImageDoor:
         reference = partial(reference_of, prefix=site.registry.prefix)
         commit = await site.db(
             site.store.begin_commit, session.id, Wish(name, by, container, look.written),
-            _most(site, session), reference, utcnow(),
+            most, reference, utcnow(),
         )  # fmt: skip
         site.log.info("%s makes the image %s of session %s", by, commit.reference, session.id)
         self.news.set()

@@ -19,6 +19,11 @@ class ImageCalls(StoreBase):
 
     # -- the making of an image
 
+    def check_commit(self, session_id: str, name: str, most: int) -> None:
+        """Whether an image of that name may be made of a session now; see `begin_commit`."""
+        with self._db.read() as db:
+            images.check(db, queries.get(db, session_id), name, most)
+
     def begin_commit(
         self,
         session_id: str,

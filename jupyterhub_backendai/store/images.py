@@ -130,6 +130,39 @@ def under_way() -> FieldError:
     return FieldError("", "under_way", message, Kind.CONFLICT)
 
 
+@dataclass(frozen=True, slots=True)
+class _Base:
+    environment: str | None
+    version: str | None
+    base: str
+
+
+def check(
+    db: Connection, session: Session, name: str, most: int
+) -> tuple[_Base, CustomImage | None]:
+    """What an image of a session is made from, and the owner's image whose place it takes. Raises
+    `RequestError` where none can be made of it under this name."""
+    running = session.status is Status.RUNNING and session.agent is not None
+    if (error := not_committable(session.type, running)) is not None:
+        raise RequestError([error])
+    theirs = [_commit_of(row) for row in db.execute(_THEIRS_UNDER_WAY, {"whose": session.owner})]
+    if any(one.session_id == session.id for one in theirs):
+        raise RequestError([under_way()])
+    base = _base(db, session)
+    image = _replaced(db, session, name)
+    if image is None and any(
+        one.name == name and one.environment == base.environment for one in theirs
+    ):
+        message = "An image of this name is being made already. Choose another name, or wait."
+        raise RequestError([FieldError("name", "name_under_way", message, Kind.CONFLICT)])
+    if image is None:
+        ready = [i for i in of_owner(db, session.owner) if i.status is ImageStatus.READY]
+        count = len(ready) + sum(1 for one in theirs if one.is_new)
+        if count >= most:
+            raise RequestError([too_many_images(count, most)])
+    return base, image
+
+
 def begin(
     db: Connection,
     session: Session,
@@ -139,25 +172,8 @@ def begin(
     now: datetime,
 ) -> Commit:
     """Adds the making of an image; the caller holds the owner, and the session. Raises
-    `RequestError`."""
-    running = session.status is Status.RUNNING and session.agent is not None
-    if (error := not_committable(session.type, running)) is not None:
-        raise RequestError([error])
-    theirs = [_commit_of(row) for row in db.execute(_THEIRS_UNDER_WAY, {"whose": session.owner})]
-    if any(one.session_id == session.id for one in theirs):
-        raise RequestError([under_way()])
-    base = _base(db, session)
-    image = _replaced(db, session, wish.name)
-    if image is None and any(
-        one.name == wish.name and one.environment == base.environment for one in theirs
-    ):
-        message = "An image of this name is being made already. Choose another name, or wait."
-        raise RequestError([FieldError("name", "name_under_way", message, Kind.CONFLICT)])
-    if image is None:
-        ready = [i for i in of_owner(db, session.owner) if i.status is ImageStatus.READY]
-        count = len(ready) + sum(1 for one in theirs if one.is_new)
-        if count >= most:
-            raise RequestError([too_many_images(count, most)])
+    `RequestError`, see `check`."""
+    base, image = check(db, session, wish.name, most)
     image_id = uuid.uuid4().hex if image is None else image.id
     commit = Commit(
         id=uuid.uuid4().hex, session_id=session.id, owner=session.owner, asked_by=wish.by,
@@ -172,13 +188,6 @@ def begin(
     message = f"{wish.by} makes the image {wish.name} of it."
     _tell(db, commit, Result.SUCCESS, "image_begun", message, now)
     return commit
-
-
-@dataclass(frozen=True, slots=True)
-class _Base:
-    environment: str | None
-    version: str | None
-    base: str
 
 
 def _base(db: Connection, session: Session) -> _Base:

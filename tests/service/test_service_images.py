@@ -89,11 +89,12 @@ async def test_sessions_of_which_there_is_none(service: Running) -> None:
 
 
 async def test_the_limit_is_told_before_any_work(service: Running) -> None:
-    await shelf(service)
+    there = await shelf(service)
     session = await running_session(service)
     for name in ("one1", "two2", "three"):
         made(service, session, name)
     reply = await ask(service, session, "four")
+    assert there.calls == [], "not even its size is looked at"
     assert (reply.status, errors(reply)) == (403, [("name", "too_many")])
     assert "You have 3 images" in reply.json["errors"][0]["message"]
     assert (await ask(service, session, "two2")).status == 202, "one's own may be replaced"
