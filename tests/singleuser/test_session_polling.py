@@ -129,9 +129,11 @@ def test_what_is_sent_again_as_it_was_is_polling() -> None:
         ("POST git/repo/commit", b'{"m": 1}', USED),
         ("POST git/repo/status", b"{}", ASKED),
         ("POST git/repo/commit", b'{"m": 2}', USED),
-        ("PUT lab/api/workspaces/default", b"1", USED),
-        ("PUT lab/api/workspaces/default", b"1", ASKED),
-        ("PUT lab/api/workspaces/default", b"2", USED),
+        ("PUT lab/api/settings/theme", b"1", USED),
+        ("PUT lab/api/settings/theme", b"1", ASKED),
+        ("PUT lab/api/settings/theme", b"2", USED),
+        ("PUT lab/api/workspaces/default", b"1", ASKED),  # by itself, after each command
+        ("PUT lab/api/workspaces/default", b"2", ASKED),
         ("POST api/kernels/1/restart", b"", USED),
         ("POST api/kernels/1/restart", b"", USED),  # by somebody, each time
         ("POST api/events", b"{}", ASKED),
