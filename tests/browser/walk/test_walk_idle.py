@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+import requests
+from playwright.sync_api import Locator, Page, Route, expect
 
 from jupyterhub_backendai.site.clock import utcnow
 
@@ -24,7 +25,9 @@ SETTINGS = {
     "idle": {"network": "30m"},
     "idle_warnings": ["1h", "1m"],
     "default_policy": {"keep": {"each": "2h", "total": "2h"}},
+    "user_policies": {"carol": {"keep": {"each": "1m", "total": "1m"}}},
 }
+ASKS = "**/backendai/ending"
 LONG = 180_000  # milliseconds that something may take
 
 
@@ -91,3 +94,41 @@ def test_it_is_told_inside_and_kept(hub: Hub, page: Page, user: str, path: str, 
     assert view["keep"]["left"] == 0
     page.goto(f"{hub.url}/services/backendai/sessions/{seat.id}/history")
     expect(page.locator("main")).to_contain_text(f"{user}, from inside, keeps it for 2 hours.")
+
+
+def test_it_goes_with_the_time_and_says_why_not(hub: Hub, page: Page) -> None:
+    seat = Seat(hub, page, "carol")
+    token = hub.call("POST", "users/carol/tokens", json={}).json()["token"]
+    seat.open("lab")
+    expect(seat.warning).to_be_visible(timeout=LONG)
+    found = re.search("in [0-9]+ minutes", seat.warning.inner_text())
+    assert found
+    expect(seat.warning).not_to_contain_text(found[0], timeout=LONG)
+    expect(seat.warning).to_have_count(1)
+
+    # It was kept elsewhere, which this page has not heard of.
+    page.route(ASKS, _no_news)
+    keeps = f"{hub.url}/services/backendai/api/sessions/{seat.id}/idle"
+    headers = {"Authorization": f"token {token}"}
+    assert requests.post(keeps, json={}, headers=headers, timeout=60).status_code == 200
+    seat.warning.get_by_role("button", name="Keep it for 1 minute").click()
+    expect(seat.warning).to_have_count(0)
+    page.unroute(ASKS, _no_news)
+    expect(seat.toast("which is all that its policy allows.")).to_be_visible(timeout=LONG)
+    expect(seat.warning).to_be_visible(timeout=LONG)
+    expect(seat.warning.get_by_role("button", name="Keep it")).to_have_count(0, timeout=LONG)
+
+    # Who has put it away is left alone until the next warning.
+    seat.warning.locator(".jp-Notification-Toast-Close").first.click()
+    expect(seat.warning).to_have_count(0)
+    for _ in range(3):
+        with page.expect_response(ASKS, timeout=LONG):
+            pass
+    expect(seat.warning).to_have_count(0)
+
+
+def _no_news(route: Route) -> None:
+    if route.request.method == "GET":
+        route.abort()
+    else:
+        route.continue_()
