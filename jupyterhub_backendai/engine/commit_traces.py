@@ -15,6 +15,7 @@ from typing import Any
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
+from .freezer import thaw
 from .image_config import comment
 from .images import LABEL_IMAGE_HUB, LABEL_IMAGE_ORDER
 
@@ -91,8 +92,11 @@ class Traces:
             if not container:
                 continue
             try:
-                if self.client.inspect_container(container)["State"].get("Paused"):
+                state = self.client.inspect_container(container)["State"]
+                if state.get("Paused"):
                     self.client.unpause(container)
+                elif state.get("Running"):
+                    thaw(container, int(state.get("Pid") or 0))
             except NotFound:
                 continue  # its session is over
             except APIError as error:

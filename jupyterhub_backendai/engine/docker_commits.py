@@ -37,6 +37,8 @@ from .commit_traces import REPOSITORY, Traces
 from .images import LABEL_IMAGE_ORDER, CommitOrder, CommitRefused, MadeImage
 
 SESSION_LABELS = (LABEL_HUB, LABEL_SESSION, LABEL_USER, LABEL_KERNEL, LABEL_CORES)
+# What each session has, and what a command may well name.
+_PLAIN = frozenset({"HOME", "PYTHONPATH", "JUPYTER_RUNTIME_DIR", "USER"})
 _SECRET = 8  # characters from which a variable's value is looked for where it should not be
 
 
@@ -245,7 +247,11 @@ def telling(
         return f"The label {named[0]}"
     steps = client.history(image["Id"])[: -len(client.history(base["Id"])) or None]
     text = "\n".join(step.get("CreatedBy") or "" for step in steps)
-    values = {name: value for name, value in secret.items() if len(value) >= _SECRET}
+    values = {
+        name: value
+        for name, value in secret.items()
+        if len(value) >= _SECRET and name not in _PLAIN and not name.startswith("BACKENDAI_")
+    }
     return next((f"The value of {name}" for name, value in values.items() if value in text), "")
 
 

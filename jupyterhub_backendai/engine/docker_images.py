@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .docker import DockerEngine, DockerHost
 
 T = TypeVar("T")
+LAST_STEP = 60  # seconds that the step of an order takes which nobody waits for any more
 LONGEST = 4 * 3600  # seconds that Docker may take for one commit
 CONTAINERD = "/var/lib/containerd"  # where it keeps images that Docker does not keep itself
 
@@ -43,6 +44,7 @@ class DockerImages(Images):
 
     def __init__(self, engine: DockerEngine) -> None:
         self._engine = engine
+        self._making: dict[str, Thread] = {}  # by the id of the order
 
     async def look(self, agent: str, container: str) -> Look:
         host = self._engine.host(agent)
@@ -61,9 +63,13 @@ class DockerImages(Images):
             begun(commit)
             return commit.make()
 
-        return await self._patiently(self._engine.host(agent), run)
+        return await self._patiently(self._engine.host(agent), run, order.id)
 
     async def clean(self, agent: str, order_id: str) -> None:
+        thread = self._making.get(order_id)
+        if thread is not None and thread.is_alive():
+            # Nobody waits for it any more; what it has in its hands comes to its end first.
+            await asyncio.get_running_loop().run_in_executor(None, thread.join, LAST_STEP)
         await self._call(agent, lambda client: self._traces(client).clear(order_id))
 
     async def leftovers(self, agent: str) -> frozenset[str]:
@@ -148,6 +154,7 @@ class DockerImages(Images):
         self,
         host: DockerHost,
         function: Callable[[docker.APIClient, Callable[[Commit], None]], T],
+        order: str = "",
     ) -> T:
         """`function(client, begun)` in a thread of its own, for as long as it takes: it keeps no
         short call waiting, and does not hold up the end of this process. `begun` takes what is to
@@ -177,7 +184,11 @@ class DockerImages(Images):
             except BaseException as error:
                 tell(result.set_exception, error)
 
-        Thread(target=run, daemon=True, name=f"docker-{host.name}-image").start()
+        thread = Thread(target=run, daemon=True, name=f"docker-{host.name}-image")
+        if order:
+            self._making = {id: one for id, one in self._making.items() if one.is_alive()}
+            self._making[order] = thread
+        thread.start()
         try:
             return await result
         except asyncio.CancelledError:

@@ -95,9 +95,19 @@ def _delete(session: requests.Session, url: str, login: Login | None) -> request
     )
     if not given.ok:
         return given
-    token = given.json().get("token") or given.json().get("access_token") or ""
+    token = _token(given)
     bearer = {"Authorization": f"Bearer {token}"}
     return session.delete(url, headers=bearer, timeout=TIMEOUT, allow_redirects=False)
+
+
+def _token(given: requests.Response) -> str:
+    """What a token server gave; empty where that is none, which the registry then refuses."""
+    try:
+        said = given.json()
+    except ValueError:
+        return ""
+    found = said.get("token") or said.get("access_token") if isinstance(said, dict) else ""
+    return str(found or "")
 
 
 def _without_tls(host: str, says: Collection[Mapping[str, Any]]) -> bool:

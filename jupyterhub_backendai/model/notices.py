@@ -32,6 +32,7 @@ def is_address(text: str) -> bool:
     local, at, domain = text.rpartition("@")
     return (
         bool(at)
+        and "=?" not in text  # which begins what mail programs decode, in a header
         and len(text) <= MOST_ADDRESS
         and len(local) <= MOST_LOCAL
         and _LOCAL.fullmatch(local) is not None

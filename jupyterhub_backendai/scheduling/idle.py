@@ -46,6 +46,12 @@ class Check:
     thresholds: tuple[tuple[str, float], ...] = ()
 
     @property
+    def reach(self) -> float:
+        """Seconds away that use puts an end by it, at most; infinite for one that use does not put
+        off at all, and nobody who works is warned of in vain."""
+        return inf if self.name == "lifetime" else self.limit
+
+    @property
     def metrics(self) -> tuple[str, ...]:
         """Of what its thresholds are."""
         return tuple(metric for metric, _ in self.thresholds)
@@ -209,3 +215,10 @@ def is_due(verdict: Verdict, facts: Facts, now: float) -> bool:
         return True
     below = below_at(verdict.check, window, now)
     return below is not None and below <= window.told(now) + HAIR
+
+
+def ahead(warning: float, reach: float) -> float:
+    """How long before an end somebody is warned of it where the admin wants `warning` seconds. Of
+    one that use puts off by `reach` seconds, after half of them at the earliest: who works in
+    between has always less than all of them left."""
+    return min(warning, reach / 2)

@@ -150,9 +150,7 @@ def check(
         raise RequestError([under_way()])
     base = _base(db, session)
     image = _replaced(db, session, name)
-    if image is None and any(
-        one.name == name and one.environment == base.environment for one in theirs
-    ):
+    if any(one.name == name and one.environment == base.environment for one in theirs):
         message = "An image of this name is being made already. Choose another name, or wait."
         raise RequestError([FieldError("name", "name_under_way", message, Kind.CONFLICT)])
     if image is None:

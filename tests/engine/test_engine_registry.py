@@ -61,9 +61,28 @@ class Registry:
 
 @contextmanager
 def running_registry(folder: Path, deletes: bool = True) -> Iterator[Registry]:
+    (folder / "htpasswd").write_text(f"{USER}:{HASH}\n")
+    while True:
+        found, process = _begin(folder, deletes)
+        try:
+            deadline = time.monotonic() + 120
+            while process.poll() is None and not _answers(found.host):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            if process.poll() is not None:
+                # Somebody else was given its port meanwhile.
+                assert "address already in use" in found.log.read_text(), found.log.read_text()
+                continue
+            yield found
+            return
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def _begin(folder: Path, deletes: bool) -> tuple[Registry, subprocess.Popen[bytes]]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    (folder / "htpasswd").write_text(f"{USER}:{HASH}\n")
     config = CONFIG.format(folder=folder, port=port, deletes=str(deletes).lower())
     (folder / "config.yml").write_text(config)
     found = Registry(folder, port)
@@ -71,22 +90,13 @@ def running_registry(folder: Path, deletes: bool = True) -> Iterator[Registry]:
         process = subprocess.Popen(
             ["docker-registry", "serve", folder / "config.yml"], stdout=log, stderr=log
         )
-    try:
-        deadline = time.monotonic() + 60
-        while not _answers(found.host):
-            assert process.poll() is None, found.log.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        yield found
-    finally:
-        process.terminate()
-        process.wait(30)
+    return found, process
 
 
 def _answers(host: str) -> bool:
     try:
         return requests.get(f"http://{host}/v2/", timeout=5).status_code == 401
-    except requests.exceptions.ConnectionError:
+    except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
         return False
 
 

@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
-    engine = SecondEngine(tmp_path_factory.mktemp("engine"))
+    engine = SecondEngine(tmp_path_factory.mktemp("engine"), place=4)
     try:
         engine.start()
         try:

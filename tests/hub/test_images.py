@@ -7,6 +7,7 @@ import json
 import subprocess
 import tarfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -19,7 +20,7 @@ from jupyterhub_backendai.engine.commit_traces import REPOSITORY
 
 from .harness import ENVIRONMENTS, IMAGE, TOKEN, Hub, wait_for
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 MANUAL = {"manual_image": True}
 SETTINGS = {
     "BackendAI": {
@@ -68,6 +69,11 @@ class Api:
         return list(self.call("GET", "api/images").json()["items"])
 
 
+def other_name(hub: Hub) -> str:
+    """What an admin calls the image too."""
+    return f"retagged-{hub.hub_id}-by-root"
+
+
 @pytest.fixture(scope="module")
 def made(hub: Hub) -> Iterator[tuple[Api, dict[str, Any], list[str], str]]:
     """The owner, the image, all secret values that its container had, and that session's id."""
@@ -100,12 +106,17 @@ def made(hub: Hub) -> Iterator[tuple[Api, dict[str, Any], list[str], str]]:
     assert image["reference"] == row["reference"]
     hub.delete("owner")
     hub.until_over("owner")
+    found = docker.from_env().images.get(image["reference"])
+    for tag in ("1", f"customized_{'0' * 32}", "latest"):
+        assert found.tag(other_name(hub), tag)
     yield owner, image, [*secrets, "value-of-mine-5511", session], session
-    client = docker.from_env()
-    for found in client.images.list():
-        for tag in found.tags:
-            if image["id"] in tag or tag.startswith("retagged-"):
-                client.images.remove(tag, force=True)
+    # Other tests remove theirs meanwhile: no look at each.
+    client = docker.from_env().api
+    for row in client.images():
+        for tag in row.get("RepoTags") or ():
+            if image["id"] in tag or tag.startswith(f"retagged-{hub.hub_id}"):
+                with suppress(docker.errors.ImageNotFound):
+                    client.remove_image(tag, force=True)
 
 
 # A package as pip lays it out, without a network.
@@ -139,7 +150,7 @@ def test_the_next_session_has_what_was_installed_and_nothing_of_home(
 
 
 def test_nothing_secret_is_in_the_image(
-    made: tuple[Api, dict[str, Any], list[str], str], tmp_path: Path
+    hub: Hub, made: tuple[Api, dict[str, Any], list[str], str], tmp_path: Path
 ) -> None:
     _, image, secrets, _ = made
     assert len(secrets) >= 4, secrets
@@ -167,20 +178,18 @@ def test_nothing_secret_is_in_the_image(
         f"backendai.image.{n}" for n in ("hub", "id", "owner", "name", "base", "base-id", "made",
                                          "order")
     }  # fmt: skip
-    assert not docker.from_env().images.list(name=REPOSITORY)
+    tags = [tag for row in docker.from_env().api.images(name=REPOSITORY)
+            for tag in row.get("RepoTags") or ()]  # fmt: skip
+    assert not [tag for tag in tags if f":{hub.hub_id}." in tag]
 
 
 # ---- somebody who has another's reference --------------------------------------------------------
 
 
-def spellings(image: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Eight ways to name it."""
+def spellings(image: dict[str, Any], other: str) -> dict[str, dict[str, Any]]:
+    """Eight ways to name it; `other`: a name that an admin gave it."""
     reference = image["reference"]
-    client = docker.from_env()
-    found = client.images.get(reference)
-    assert found.tag("retagged-by-root", "1")
-    assert found.tag("retagged-by-root", f"customized_{'0' * 32}")
-    assert found.tag("retagged-by-root", "latest")
+    found = docker.from_env().images.get(reference)
     repository, _, tag = reference.rpartition(":")
     return {
         "reference": {"image": reference},
@@ -188,9 +197,9 @@ def spellings(image: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "without environment": {"version": image["version_name"]},
         "digest": {"image": f"{reference}@{found.id}"},
         "host": {"image": f"docker.io/{repository}:{tag}"},
-        "retagged": {"image": "retagged-by-root:1"},
-        "retagged as one of theirs": {"image": f"retagged-by-root:customized_{'0' * 32}"},
-        "retagged without a tag": {"image": "retagged-by-root"},
+        "retagged": {"image": f"{other}:1"},
+        "retagged as one of theirs": {"image": f"{other}:customized_{'0' * 32}"},
+        "retagged without a tag": {"image": other},
     }
 
 
@@ -234,7 +243,7 @@ def test_nobody_gets_into_somebody_elses(
     _, image, _, _ = made
     before = {row["id"] for row in hub.sessions("mallory")}
     api = Api(hub, "mallory")
-    for number, (spelling, options) in enumerate(spellings(image).items()):
+    for number, (spelling, options) in enumerate(spellings(image, other_name(hub)).items()):
         server = f"{door}{number}"
         reply = come_in(hub, mallory, api, door, server, options)
         assert image["made_at"] not in reply.text, spelling
@@ -271,7 +280,7 @@ def test_the_owner_gets_in_by_its_name(
 ) -> None:
     """So that what is refused above is refused for whose it is."""
     _, image, _, _ = made
-    for options in ({"image": image["reference"]}, {"image": "retagged-by-root:1"}):
+    for options in ({"image": image["reference"]}, {"image": f"{other_name(hub)}:1"}):
         assert hub.launch("owner", options).status_code in {201, 202}, options
         hub.until_ready("owner")
         session = hub.sessions("owner")[-1]
@@ -287,7 +296,7 @@ def test_an_own_image_that_is_gone_from_its_agent_is_not_downloaded(
     owner, image, _, _ = made
     client = docker.from_env()
     kept = client.images.get(image["reference"])
-    assert kept.tag("retagged-to-keep", "1")
+    assert kept.tag(f"retagged-{hub.hub_id}-kept", "1")
     client.images.remove(image["reference"])
     client.images.get(IMAGE).tag(*image["reference"].split(":"))
     try:

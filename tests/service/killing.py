@@ -138,6 +138,7 @@ async def killing(folder: Path, base_url: str, image: str) -> AsyncIterator[Kill
             yield Killing(service, folder, settings, client, made, commit)
         finally:
             client.remove_container(made, force=True)
-            with suppress(APIError):
-                client.remove_image(reference)
+            if reference:
+                with suppress(APIError):
+                    client.remove_image(reference)
             client.close()

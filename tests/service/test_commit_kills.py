@@ -14,7 +14,7 @@ from jupyterhub_backendai.site.clock import utcnow
 from .commit_process import STEPS
 from .killing import killing
 
-pytestmark = pytest.mark.docker
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 SOCKET = "unix:///var/run/docker.sock"
 IMAGE = "backendai-base:bookworm"
 

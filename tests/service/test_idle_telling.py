@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from jupyterhub_backendai.service.idle.telling import EVERY, MOST_BYTES, RARELY, SOON, Teller
+from jupyterhub_backendai.service.idle.telling import (
+    EVERY,
+    MISSES,
+    MOST_BYTES,
+    RARELY,
+    SOON,
+    Teller,
+)
 from jupyterhub_backendai.service.workers.telling import TellingWorker
 from jupyterhub_backendai.store import Unavailable
 
@@ -97,8 +104,8 @@ async def test_who_is_not_to_be_warned_is_told_nothing(tmp_path: Path) -> None:
 
 async def test_it_is_told_once_that_its_end_is_put_off(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one:
-        one.idle.says(used=600)
-        (said,) = await one.once(60)
+        one.idle.says(used=1000)
+        (said,) = await one.once(1000)
         assert said["ending"]["keep"] == "2 hours"
         assert "Nobody has used it" in said["ending"]["why"]
         assert (await one.idle.keep()).status == 200  # on the pages
@@ -109,10 +116,10 @@ async def test_it_is_told_once_that_its_end_is_put_off(tmp_path: Path) -> None:
 
 async def test_a_wish_is_granted_once_and_by_the_policy(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one:
-        one.idle.says(used=600)
+        one.idle.says(used=1000)
         wish = {"here": True, "keep": "w1"}
         one.idle.server.told = wish
-        before = await one.once(60)
+        before = await one.once(1000)
         assert before[0]["answer"] is None
         assert before[1] == {
             "ending": None,
@@ -140,11 +147,11 @@ async def test_a_wish_is_granted_once_and_by_the_policy(tmp_path: Path) -> None:
 
 async def test_the_same_wish_gets_the_same_answer(tmp_path: Path) -> None:
     # a keep so short that its owner is still warned after it
-    keep = {"default_policy": {"keep": {"each": "5m", "total": "1h"}}}
+    keep = {"default_policy": {"keep": {"each": "1m", "total": "1h"}}}
     async with told(tmp_path, {"network": "30m"}, **keep) as one:
-        one.idle.says(used=0)
+        one.idle.says(used=1000)
         one.idle.server.told = {"here": True, "keep": "w1"}
-        first = await one.once(60)
+        first = await one.once(1000)
         for _ in range(3):
             again = await one.once(SOON)
             assert [said["answer"] for said in again] == [first[-1]["answer"]] * 2
@@ -154,9 +161,9 @@ async def test_the_same_wish_gets_the_same_answer(tmp_path: Path) -> None:
 async def test_a_policy_that_lets_nothing_be_kept(tmp_path: Path) -> None:
     policy = {"default_policy": {"keep": None}}
     async with told(tmp_path, {"network": "30m"}, **policy) as one:
-        one.idle.says(used=600)
+        one.idle.says(used=1000)
         one.idle.server.told = {"here": True, "keep": "w1"}
-        *_, said = await one.once(60)
+        *_, said = await one.once(1000)
         assert said["ending"]["keep"] == ""
         assert said["answer"]["message"] == "Its policy does not let it be kept."
         assert one.messages == []
@@ -165,16 +172,16 @@ async def test_a_policy_that_lets_nothing_be_kept(tmp_path: Path) -> None:
 async def test_a_server_keeps_no_session_but_its_own(tmp_path: Path) -> None:
     """Two sessions of two people: each is told of its own end, at its own address."""
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one, session_server() as other:
-        other.activity, other.told = {"used": 600, "asked": 600, "uptime": 1e6}, QUIET
+        other.activity, other.told = {"used": 1000, "asked": 1000, "uptime": 1e6}, QUIET
         session = await launch(one.idle.service, "bob", {"preset": "small"})
         await make_running(one.idle.service, session, other.address)
-        one.idle.says(used=600)
+        one.idle.says(used=1000)
         # Whatever it says besides, its word is about itself.
         one.idle.server.told = {
             "here": True, "keep": "w1", "id": session["id"], "session": session["id"],
             "owner": "bob", "seconds": 1e9,
         }  # fmt: skip
-        await one.once(60)
+        await one.once(1000)
         assert len(one.messages) == 1
         bobs = f"api/sessions/{session['id']}/idle"
         view = (await one.idle.service.call("GET", bobs, "bob")).json
@@ -199,17 +206,19 @@ HOSTILE: dict[str, Any] = {
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_what_makes_no_sense_keeps_nothing(tmp_path: Path, name: str) -> None:
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one:
-        one.idle.says(used=600)
+        one.idle.says(used=1000)
         one.idle.server.told = HOSTILE[name]
-        assert len(await one.once(60)) == 1
+        assert len(await one.once(1000)) == 1
         assert one.messages == []
 
 
 async def test_a_server_that_knows_nothing_of_this_is_left_alone(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one:
-        one.idle.says(used=600)
+        one.idle.says(used=1000)
         one.idle.server.told = None  # of a session that was started before there was this
-        assert len(await one.once(60)) == 1
+        one.idle.time.passes(1000)
+        for _ in range(MISSES):
+            assert len(await one.once(EVERY)) == 1
         assert await one.once(RARELY - 1) == []
         one.idle.server.told = QUIET
         assert len(await one.once(1)) == 1
@@ -218,12 +227,14 @@ async def test_a_server_that_knows_nothing_of_this_is_left_alone(tmp_path: Path)
 
 async def test_who_keeps_silent_keeps_no_others_waiting(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one, session_server() as other:
-        other.activity, other.told = {"used": 600, "asked": 600, "uptime": 1e6}, QUIET
+        other.activity, other.told = {"used": 1000, "asked": 1000, "uptime": 1e6}, QUIET
         session = await launch(one.idle.service, "alice", {"preset": "small"})
         await make_running(one.idle.service, session, other.address)
-        one.idle.says(used=600)
+        one.idle.says(used=1000)
         one.idle.server.told = None
-        await one.once(60)
+        one.idle.time.passes(1000)
+        for _ in range(MISSES):
+            await one.once(EVERY)
         assert one.worker.teller._told[one.idle.id].silent
         one.idle.time.passes(RARELY)
         watch = one.idle.worker.watch
@@ -243,8 +254,8 @@ async def test_who_keeps_silent_keeps_no_others_waiting(tmp_path: Path) -> None:
 
 async def test_the_worker_tells_and_outlives_a_database_that_is_away(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "30m"}, **KEEP) as one:
-        one.idle.says(used=600)
-        one.idle.time.passes(60)
+        one.idle.says(used=1000)
+        one.idle.time.passes(1000)
         await one.idle.once()
         failed = asyncio.Event()
         place = one.worker._place

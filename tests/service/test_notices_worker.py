@@ -39,6 +39,7 @@ from .ways import until
 PAGE = "https://hub.example.org/services/backendai/sessions/"
 LONG = "5m"  # for a message; no machine is that slow
 SHORT = "1s"  # where a test waits for it to be over
+SOME = "10s"  # the same, where the message has to be on its way before
 
 
 @dataclass
@@ -224,7 +225,7 @@ async def test_what_stopped_being_true_while_it_was_claimed_is_not_sent(
 async def test_a_server_that_hangs_gets_no_mail_twice_and_delays_nobody(tmp_path: Path) -> None:
     async with mailbox() as box, receiver() as hook:
         box.hold = asyncio.Event()
-        mail = {**box.settings, "timeout": SHORT}
+        mail = {**box.settings, "timeout": SOME}
         async with warned(tmp_path, mail, {"url": hook.url}) as it:
             await it.one.rounds(600)
             await it.worker.once()
@@ -422,7 +423,7 @@ async def test_what_a_receiver_says(
 async def test_a_receiver_that_hangs_or_is_away(tmp_path: Path) -> None:
     async with receiver() as hook:
         hook.hold = asyncio.Event()
-        async with warned(tmp_path, webhook={"url": hook.url, "timeout": SHORT}) as it:
+        async with warned(tmp_path, webhook={"url": hook.url, "timeout": SOME}) as it:
             await it.pass_by(900, each=300)
             assert len(hook.got) == 1
             assert it.states("webhook") == [NoticeState.UNSURE]

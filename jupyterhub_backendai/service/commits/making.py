@@ -191,6 +191,8 @@ class Making:
         if replaced is not None and replaced.agent not in (None, commit.agent):
             # The one before it, which nobody can start any more; a sweep finds it, too.
             await self._remove_quietly(str(replaced.agent))
+        if replaced is not None and replaced.digest not in (None, digest):
+            await self._unpush_quietly(str(replaced.digest))
 
     # ---- giving up ----------------------------------------------------------------------------
 
@@ -232,6 +234,16 @@ class Making:
             self.site.log.warning(
                 "The earlier %s is still on %s: %s", self.commit.reference, agent, error
             )
+
+    async def _unpush_quietly(self, digest: str) -> None:
+        try:
+            login = await self.site.registry.login()
+            await self.images.unpush(self.commit.reference, digest, login)
+        except EngineError as error:
+            self.site.log.warning(
+                "The earlier %s is still in its registry, as %s: %s", self.commit.reference, digest,
+                error,
+            )  # fmt: skip
 
     # ---- means --------------------------------------------------------------------------------
 

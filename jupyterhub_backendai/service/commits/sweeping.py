@@ -31,7 +31,8 @@ async def _clean(site: Site, images: Images, agent: str, busy: Collection[str]) 
     left = await images.leftovers(agent)
     over = await site.db(site.store.commits_over, left) - frozenset(busy)
     for order in sorted(over):
-        site.log.warning("What was left of the image %s on %s is removed", order, agent)
+        # It may be there still after this: what a session runs from stays as long as that does.
+        site.warn_once(f"What was left of the image {order} on {agent} is removed")
         await images.clean(agent, order)
 
 

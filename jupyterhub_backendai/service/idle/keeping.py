@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 from ...model.errors import FieldError, Kind, RequestError
 from ...model.idle import Keep
@@ -12,10 +11,9 @@ from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import IdleRecord
 from .watch import Watch
-from .watched import Watched
+from .watched import LEAST, Watched
 
 FIELD = "seconds"
-LEAST = 60.0  # seconds; to be kept for less is not worth a word
 
 
 async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None, by: str) -> None:
@@ -32,8 +30,7 @@ async def keep(site: Site, watch: Watch, watched: Watched, seconds: float | None
         watch.judge(watched)
         facts = watched.facts
         begins = max(watch.clock.now(), watched.ends_at or 0.0, facts.kept_until or 0.0)
-        fixed = [one.ends_at for one in watched.verdicts if one.ends_at and not one.check.bends]
-        room = min(fixed, default=inf) - begins
+        room = watched.room(watch.clock.now())
         if room < LEAST:
             raise _refused("lifetime", "Its lifetime ends it first, and that cannot be put off.")
         granted = _granted(rule, watched.kept, room, seconds)

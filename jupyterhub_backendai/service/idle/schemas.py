@@ -48,6 +48,7 @@ class KeepView(Part):
 
     each: float = Field(description="Seconds at once, at most.")
     left: float = Field(description="Seconds that are left of what this session may be kept in all")
+    now: float = Field(description="Seconds that it is kept by asking now; 0: that is refused.")
 
 
 class IdleView(Part):

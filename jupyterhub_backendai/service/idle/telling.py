@@ -26,7 +26,7 @@ from ...store import NotFound
 from ..ways import tunnel
 from ..ways.tunnel import Place, Unreachable
 from .keeping import keep
-from .views import keep_view
+from .views import keeps_for, warnings_due
 from .watch import Watch
 from .watched import Watched
 from .words import reason_ahead
@@ -34,6 +34,7 @@ from .words import reason_ahead
 EVERY = 30.0  # seconds after which a server is told again
 SOON = 5.0  # seconds, where somebody looks
 RARELY = 120.0  # seconds, where nothing sensible was answered
+MISSES = 3  # in a row, until that is so: a server that is busy for a moment is no such
 AT_ONCE = 32  # sessions
 PATIENCE = 5.0  # seconds for one session
 MOST_BYTES = 4096  # of an answer
@@ -59,9 +60,14 @@ class _Told:
 
     at: float = float("-inf")
     here: bool = False
-    silent: bool = False
+    misses: int = 0
     place: Place | None = None
     answer: Mapping[str, Any] | None = None
+
+    @property
+    def silent(self) -> bool:
+        """Whether it answers nothing sensible."""
+        return self.misses >= MISSES
 
 
 class Teller:
@@ -93,7 +99,11 @@ class Teller:
         for id in self._told.keys() - watch.sessions.keys():
             del self._told[id]
         for id, one in watch.sessions.items():
-            warned = one.ends_at is not None and one.ends_at - now <= ahead
+            warned = (
+                one.ends_at is not None
+                and one.ends_at - now <= ahead
+                and warnings_due(self.site, one, now) > 0
+            )
             told = self._told.get(id)
             if told is None:
                 if not warned:
@@ -123,10 +133,11 @@ class Teller:
             told.place = await self._places(one)
         reply = None if told.place is None else await self._put(told.place, ending, told.answer)
         told.here = reply is not None and reply.here
-        told.silent = reply is None
-        if told.silent:
+        told.misses = told.misses + 1 if reply is None else 0
+        if reply is None:
             told.place = None  # it may be elsewhere now
-        if ending is None:  # once is enough: what is not told again gets old there
+        if ending is None and (reply is not None or told.silent):
+            # Once is enough: what is not told again gets old there.
             self._told.pop(one.session.id, None)
         return reply
 
@@ -135,9 +146,7 @@ class Teller:
         first, ends_at = earliest(one.verdicts), one.ends_at
         if first is None or ends_at is None:
             return None
-        warning = sum(ends_at - now <= ahead for ahead in self.site.idle.warnings)
-        keeps = keep_view(self.site, one) if first.check.bends else None
-        most = 0.0 if keeps is None else min(keeps.each, keeps.left)
+        warning, most = warnings_due(self.site, one, now), keeps_for(self.site, one, now)
         return {
             "left": ends_at - now, "warning": warning, "why": reason_ahead(first),
             "keep": limit_words(most) if most else "",

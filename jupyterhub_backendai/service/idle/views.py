@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...scheduling.idle import Check, Verdict, earliest
+from ...scheduling.idle import Check, Verdict, ahead, earliest
 from ...site.runtime import Site
 from .schemas import CheckView, IdleView, KeepView, Level, MetricView
 from .watch import Watch
-from .watched import Watched
+from .watched import LEAST, Watched
 from .words import explained, state_text
 
 SOON, NEAR = 3600.0, 4 * 3600.0  # seconds; as Backend.AI colours what is left
@@ -30,25 +30,41 @@ def view_of(site: Site, watch: Watch, watched: Watched) -> IdleView:
     now = watch.clock.now()
     ends, first = watched.ends_at, earliest(watched.verdicts)
     kept = watched.facts.kept_until
-    warning = max(site.idle.warnings, default=0.0)
     return IdleView(
         now=watch.clock.wall_now,
         ends_at=None if ends is None else watch.told(ends),
         level=None if ends is None else time_level(ends - now),
         by=None if ends is None or first is None else first.check.name,
-        warn=ends is not None and ends - now <= warning,
+        warn=warnings_due(site, watched, now) > 0,
         kept_until=None if kept is None or kept <= now else watch.told(kept),
-        keep=keep_view(site, watched),
+        keep=keep_view(site, watched, now),
         checks=[_check(watch, watched, one, now) for one in watched.verdicts],
     )
 
 
-def keep_view(site: Site, watched: Watched) -> KeepView | None:
-    """How long its owner may keep it."""
+def warnings_due(site: Site, watched: Watched, now: float) -> int:
+    """How many of the site's warnings it is time for, of the end of this session."""
+    first = earliest(watched.verdicts)
+    if watched.ends_at is None or first is None:
+        return 0
+    left, reach = watched.ends_at - now, first.check.reach
+    return sum(left <= ahead(warning, reach) for warning in site.idle.warnings)
+
+
+def keep_view(site: Site, watched: Watched, now: float) -> KeepView | None:
+    """How long its owner may keep it by the policy, and how much is left of that."""
     keep = site.idle.keep(watched.session)
     if keep is None:
         return None
-    return KeepView(each=keep.each, left=max(0.0, keep.total - watched.kept))
+    left, room = max(0.0, keep.total - watched.kept), watched.room(now)
+    most = min(keep.each, left, room) if room >= LEAST else 0.0
+    return KeepView(each=keep.each, left=left, now=most)
+
+
+def keeps_for(site: Site, watched: Watched, now: float) -> float:
+    """For how many seconds its owner would keep it by asking now; 0 where that is refused."""
+    keeps = keep_view(site, watched, now)
+    return 0.0 if keeps is None else keeps.now
 
 
 def _check(watch: Watch, watched: Watched, verdict: Verdict, now: float) -> CheckView:

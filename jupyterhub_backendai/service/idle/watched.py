@@ -20,6 +20,7 @@ from ...scheduling.window import Window
 from ...store import IdleRecord, Session
 
 INFINITE = float("inf")
+LEAST = 60.0  # seconds; to be kept for less is not worth a word
 REST = 60.0  # seconds between two judgements, at most, of a session whose end is not near
 
 
@@ -108,6 +109,13 @@ class Watched:
         self.ends_at = max(first.ends_at, min(told, now + notice))
         if self.ends_at - now <= 2 * self._rest:
             self.judge_at = now
+
+    def room(self, now: float) -> float:
+        """Seconds for which it can be kept longer than it lasts already, whatever a policy says: up
+        to the end by a check that nobody puts off."""
+        begins = max(now, self.ends_at or 0.0, self.facts.kept_until or 0.0)
+        fixed = [one.ends_at for one in self.verdicts if one.ends_at and not one.check.bends]
+        return min(fixed, default=INFINITE) - begins
 
     def due(self, now: float) -> Verdict | None:
         """The check that ends it now; None where none does."""

@@ -102,7 +102,8 @@ NOTICES = Told(
     "backendai_notices", "counter",
     "Warnings of ends by idle checks, by `channel` (`pages`, `mail`, `webhook`) and what became of "
     "each that was sent: `sent`; `failed` (it is sent again), `refused` (it is not), `unsure` (it "
-    "may have been taken, so it is not sent again).", ("channel", "outcome"),
+    "may have been taken, so it is not sent again), `none` (its reader is to have none).",
+    ("channel", "outcome"),
 )  # fmt: skip
 DATABASE = Told("backendai_database_up", "gauge", "1: the database answers. 0: all that is made "
                 "from it is missing.")  # fmt: skip

@@ -29,7 +29,7 @@ class Addresses:
         for who has none."""
         found = await self._find(user)
         if found is None:
-            raise NotTaken(f"{shown(user)} has no address", for_good=True)
+            raise NotTaken(f"{shown(user)} has no address", unwanted=True)
         if not isinstance(found, str) or not is_address(found):
             told = shown(found)
             raise NotTaken(f"{told} is no address, of the user {shown(user)}", for_good=True)
@@ -51,5 +51,5 @@ class Addresses:
             raise NotTaken(f"the address of {shown(user)} is not known: {error!r}") from error
 
     def close(self) -> None:
-        """Leaves what still runs to itself."""
+        """Begins no more; the process ends when what still runs is over."""
         self._threads.shutdown(wait=False, cancel_futures=True)

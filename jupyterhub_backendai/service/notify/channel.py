@@ -8,11 +8,12 @@ from .message import Message
 
 
 class NotTaken(Exception):
-    """A message was not taken, that is certain. `for_good`: another try would be the same."""
+    """A message was not taken, that is certain. `for_good`: another try would be the same.
+    `unwanted`: its reader is to have none, which is nothing to worry about."""
 
-    def __init__(self, why: str, *, for_good: bool = False) -> None:
+    def __init__(self, why: str, *, for_good: bool = False, unwanted: bool = False) -> None:
         super().__init__(why)
-        self.for_good = for_good
+        self.for_good, self.unwanted = for_good or unwanted, unwanted
 
 
 class Delivery:

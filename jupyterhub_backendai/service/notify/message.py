@@ -11,7 +11,7 @@ from ...model.moments import limit_words
 from ...store import NoticeKey
 
 _DO: dict[CheckName, str] = {
-    "network": "Whoever uses it keeps it.",
+    "network": "Use it, and it goes on.",
     "utilization": "It goes on if it computes more.",
     "lifetime": "Take what you need out of it.",
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from ...scheduling.idle import ahead
 from ...store import Notice, NoticeState
 
 LEAST_SLACK = 60.0  # seconds
@@ -21,13 +22,6 @@ class Due:
 
     warning: int
     earlier: Notice | None = None
-
-
-def ahead(warning: float, limit: float) -> float:
-    """How long before an end a warning is sent that the admin wants `warning` seconds ahead. Of a
-    check that allows `limit` seconds, after half of them at the earliest: who works in between has
-    always less than all of them left."""
-    return min(warning, limit / 2)
 
 
 def slack(warning: float, limit: float) -> float:

@@ -13,7 +13,7 @@ from ..auth import START
 from ..base import Refused
 from ..calls.sessions import find
 from ..idle.keeping import keep
-from ..idle.views import keep_view, view_of
+from ..idle.views import keeps_for, view_of, warnings_due
 from ..idle.words import METRIC_TITLES, TITLES, number, reason_ahead
 from .base import Page
 
@@ -45,12 +45,11 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
     ending = [(one.ends_at, one) for one in mine if one.ends_at is not None]
     for ends_at, one in sorted(ending, key=lambda pair: pair[0]):
         first = earliest(one.verdicts)
-        if ends_at - now > ahead or first is None:
+        if ends_at - now > ahead or first is None or not warnings_due(site, one, now):
             continue
-        keeps = keep_view(site, one)
         yield Warned(
             one.session.id, one.session.name, watch.told(ends_at), reason_ahead(first),
-            min(keeps.each, keeps.left) if keeps is not None else 0.0,
+            keeps_for(site, one, now),
             service.notices.told(one.session.id) if service.notices is not None else "",
         )  # fmt: skip
 

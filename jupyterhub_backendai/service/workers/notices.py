@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 
 from ..._within import within
 from ...model.errors import shown
-from ...scheduling.idle import Verdict, earliest
+from ...scheduling.idle import earliest
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import Notice, NoticeKey, NoticeState, Unavailable
-from ..idle.views import keep_view
+from ..idle.views import keeps_for
 from ..idle.watch import Watch
 from ..idle.watched import Watched
 from ..idle.words import reason_ahead
@@ -129,7 +129,7 @@ class NoticesWorker:
         mine = (self._known or {}).get(id, {}).values()
         notices = [one for one in mine if one.key.channel == channel.name]
         found = due(
-            self.site.idle.warnings, watched.ends_at, first.check.limit, watch.clock.now(), notices
+            self.site.idle.warnings, watched.ends_at, first.check.reach, watch.clock.now(), notices
         )
         if found is None or found.earlier is None:
             return found
@@ -194,6 +194,10 @@ class NoticesWorker:
             await within(channel.patience, channel.send(message, delivery))
             state, why = NoticeState.SENT, ""
         except NotTaken as error:
+            if error.unwanted:
+                self._count(channel.name, "none")
+                self.site.log.debug("No warning by %s: %s", channel.name, error)
+                return NoticeState.REFUSED
             state = NoticeState.REFUSED if error.for_good else NoticeState.WAITING
             why = str(error)
         except Exception as error:  # of a library, or of the network: whatever it was, it failed
@@ -213,19 +217,15 @@ class NoticesWorker:
         ends_at, now = watched.ends_at, watch.clock.now()
         if ends_at is None or first is None or watch.sessions.get(key.session_id) is not watched:
             return None
-        limit = first.check.limit
-        again = due(self.site.idle.warnings, ends_at, limit, now, ())
+        reach = first.check.reach
+        again = due(self.site.idle.warnings, ends_at, reach, now, ())
         if again is None or again.warning != key.warning:
             return None
         return Message(
             key, watched.session.name, watched.session.owner, watch.told(ends_at), ends_at - now,
-            first.check.name, reason_ahead(first), self._keep(watched, first),
+            first.check.name, reason_ahead(first), keeps_for(self.site, watched, now),
             self._page_of(key.session_id),
         )  # fmt: skip
-
-    def _keep(self, watched: Watched, first: Verdict) -> float:
-        keeps = keep_view(self.site, watched) if first.check.bends else None
-        return 0.0 if keeps is None else min(keeps.each, keeps.left)
 
 
 OUTCOMES = {

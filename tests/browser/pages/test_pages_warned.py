@@ -80,6 +80,7 @@ async def test_each_warning_is_shown_once_over_all_tabs(
     watch = service.service.idle and service.service.idle.watch
     assert watch is not None
     one, now = watch.sessions[session.id], watch.clock.now()
+    one.hear(now, now, now)
     one.facts.used = now - 4 * 3600 + 500
     watch.judge(one)
     await warn(service)

@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.docker, pytest.mark.browser, pytest.mark.slow, pytest.
 SETTINGS = {
     "presets": PRESETS,
     "usage_interval": 2,
-    "idle": {"network": "30m"},
+    "idle": {"lifetime": "30m"},
     "idle_warnings": ["1h", "1m"],
-    "default_policy": {"keep": {"each": "2h", "total": "2h"}},
-    "user_policies": {"carol": {"keep": {"each": "1m", "total": "1m"}}},
+    "default_policy": {"keep": {"each": "2h", "total": "2h", "lifetime": True}},
+    "user_policies": {"carol": {"keep": {"each": "1m", "total": "1m", "lifetime": True}}},
 }
 ASKS = "**/backendai/ending"
 LONG = 180_000  # milliseconds that something may take
@@ -76,13 +76,13 @@ def test_it_is_told_inside_and_kept(hub: Hub, page: Page, user: str, path: str, 
     expect(page.locator(there)).to_be_visible(timeout=LONG)
     expect(seat.warning).to_be_visible(timeout=LONG)
     expect(seat.warning).to_have_count(1)
-    expect(seat.warning).to_contain_text("Nobody has used it")
+    expect(seat.warning).to_contain_text("Its lifetime of 30 minutes is over then.")
     news = seat.toast("Jupyter news").get_by_role("button", name="No", exact=True)
     if news.count():
         news.click()
         expect(news).to_have_count(0)
     if path == "lab":
-        page.wait_for_load_state("networkidle")
+        page.wait_for_load_state("networkidle", timeout=LONG)
         keep(page.screenshot(animations="disabled"), "ending-in-lab")
 
     seat.warning.get_by_role("button", name="Keep it for 2 hours").click()

@@ -69,10 +69,12 @@ class Charts {
     if (this.ranges.length > 1) this.seconds = this.ranges[0][1];
     this.area = document.createElement("div");
     node.replaceChildren(...this.chooser(), this.area);
-    new ResizeObserver(() => this.fit()).observe(node);
-    new MutationObserver(() => this.draw()).observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
+    this.size = new ResizeObserver(() => this.fit());
+    this.size.observe(node);
+    this.theme = new MutationObserver(() => this.draw());
+    this.theme.observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
     this.look();
-    if (!("over" in node.dataset)) this.timer = setInterval(() => this.again(), LOOK);
+    this.timer = setInterval(() => this.again(), LOOK);
   }
 
   chooser() {
@@ -98,8 +100,16 @@ class Charts {
   }
 
   again() {
-    if (!this.node.isConnected) clearInterval(this.timer);
-    else if (!document.hidden) this.look();
+    if (!this.node.isConnected) this.end();
+    else if (!document.hidden && !("over" in this.node.dataset)) this.look();
+  }
+
+  /** The panel shows something else by now: nothing of this one is kept. */
+  end() {
+    clearInterval(this.timer);
+    this.size.disconnect();
+    this.theme.disconnect();
+    for (const chart of this.shown.splice(0)) chart.destroy();
   }
 
   async look() {
@@ -115,7 +125,8 @@ class Charts {
       [found, this.uPlot] = await Promise.all([call("GET", `api/sessions/${this.id}/usage${since}`), library()]);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      return; // the table says all there is, and the page what is wrong
+      if (!this.found) this.say(error.message); // else what there was stays, and the page says what is wrong
+      return;
     }
     if (asked !== this.seconds) return; // another time was chosen meanwhile
     this.found = found;
@@ -129,8 +140,13 @@ class Charts {
     const wanted = several ? CHARTS.filter((chart) => this.names(chart).length) : [];
     for (const chart of this.shown.splice(0)) chart.destroy();
     this.area.replaceChildren(...wanted.map((chart) => this.figure(chart)));
-    this.area.className = several ? "" : "bk-14 bk-quiet";
-    if (!several) this.area.textContent = "Nothing was measured in this time.";
+    this.area.className = "";
+    if (!several) this.say("Nothing was measured in this time.");
+  }
+
+  say(text) {
+    this.area.className = "bk-14 bk-quiet";
+    this.area.textContent = text;
   }
 
   /** The lines of a chart of which anything is known. */
