@@ -314,7 +314,7 @@ async def test_an_owner_keeps_it_as_long_as_the_policy_allows(tmp_path: Path) ->
         assert "may be kept for 1 hour now" in reply.json["errors"][0]["message"]
         reply = await one.keep()
         assert reply.status == 200
-        assert reply.json["keep"] == {"each": HOUR, "left": HOUR / 2}
+        assert reply.json["keep"] == {"each": HOUR, "left": HOUR / 2, "now": HOUR / 2}
         assert abs(await one.left() - (left + HOUR)) <= 2
         await one.restart(down=60)
         await one.rounds(INTERVAL)
@@ -345,13 +345,16 @@ async def test_what_may_not_be_kept(tmp_path: Path) -> None:
 
 async def test_pages_show_and_keep(tmp_path: Path) -> None:
     async with idle(tmp_path, {"network": "1h"}) as one:
-        one.service.service.parts.site.idle.warnings = (2 * 3600,)
+        one.service.service.parts.site.idle.warnings = (HOUR,)
         one.says(used=0)
         await one.rounds(INTERVAL)
         call = one.service.call
         part = (await call("GET", f"sessions/{one.id}?part=idle", "alice")).json
         assert "Keep it 2 h" in part
         assert "nobody has used for" in part
+        early = (await call("GET", "?part=warnings", "alice")).json
+        assert "will be ended" not in early, "nobody is warned who still has most of the hour"
+        await one.rounds(HOUR / 2)
         warned = (await call("GET", "?part=warnings", "alice")).json
         assert "will be ended at" in warned
         assert "Keep it 2 h" in warned
