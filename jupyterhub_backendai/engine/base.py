@@ -96,8 +96,9 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    async def remove_session(self, agent: str, session_id: str) -> int:
-        """Removes the session's containers, then its scratch; returns how many containers.
+    async def remove_session(self, agent: str, session_id: str, keep_home: bool = False) -> int:
+        """Removes the session's containers, then its scratch, unless that is kept for a container
+        that comes after them; returns how many containers.
 
         Removing what is not there is fine. Raises `AgentUnreachable`.
         """

@@ -73,19 +73,23 @@ class Belongings:
         return str(labels[LABEL_SESSION]) if ours else ""
 
     def stop(self, client: docker.APIClient, session_id: str, grace: int) -> None:
-        """Ends a session's containers, by force after `grace` seconds."""
+        """Ends a session's containers, by force after `grace` seconds; with none at once, so that
+        one that stands still does nothing more."""
         for row in self.containers(client, session_id):
             try:
+                if grace <= 0:
+                    _kill(client, row["Id"])
                 client.stop(row["Id"], timeout=grace)
             except NotFound:
                 continue
 
-    def remove(self, client: docker.APIClient, session_id: str) -> int:
-        """Removes a session's containers and then its volumes; returns how many containers."""
+    def remove(self, client: docker.APIClient, session_id: str, keep_home: bool = False) -> int:
+        """Removes a session's containers and then its volumes, unless they are kept; returns how
+        many containers."""
         rows = self.containers(client, session_id)
         for row in rows:
             _remove_container(client, row["Id"])
-        for row in self.volumes(client, session_id):
+        for row in () if keep_home else self.volumes(client, session_id):
             _remove_volume(client, row["Name"])
         return len(rows)
 
@@ -104,6 +108,14 @@ def _session_of_image(client: docker.APIClient, image_id: str) -> str:
     except NotFound:
         return ""  # removed by force below its container, whose labels are all there is to go by
     return str(((found.get("Config") or {}).get("Labels") or {}).get(LABEL_SESSION, ""))
+
+
+def _kill(client: docker.APIClient, container: str) -> None:
+    try:
+        client.kill(container)
+    except APIError as error:
+        if error.status_code != 409:  # 409: it does not run
+            raise
 
 
 def _remove_container(client: docker.APIClient, container: str) -> None:

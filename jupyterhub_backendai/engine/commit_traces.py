@@ -65,10 +65,11 @@ class Traces:
         noted = {str(row["Labels"][LABEL_IMAGE_ORDER]) for row in self._volumes()}
         return frozenset(named | made | noted | {order for order, _ in self._nameless()})
 
-    def clear(self, order: str) -> bool:
-        """Removes what an order left, and lets its container go on. False where an image that lost
-        its name stays because a container has it."""
-        self._let_go(order)
+    def clear(self, order: str, let_go: bool = True) -> bool:
+        """Removes what an order left, and lets its container go on; or leaves that standing still,
+        and noted. False where an image that lost its name stays because a container has it."""
+        if let_go:
+            self._let_go(order)
         own = self.container_name(order)
         for name in self._containers(own):
             if name == own:
@@ -80,8 +81,9 @@ class Traces:
         ]
         images += [image for found, image in self._nameless() if found == order]
         gone = [self._remove_image(image) for image in images]
-        with suppress(NotFound):
-            self.client.remove_volume(self._journal(order))
+        if let_go:
+            with suppress(NotFound):
+                self.client.remove_volume(self._journal(order))
         return all(gone)
 
     def _let_go(self, order: str) -> None:

@@ -351,9 +351,9 @@ class DockerEngine(Engine):
         ours = self.host(agent).belongings
         await self._call(agent, lambda client: ours.stop(client, session_id, grace))
 
-    async def remove_session(self, agent: str, session_id: str) -> int:
+    async def remove_session(self, agent: str, session_id: str, keep_home: bool = False) -> int:
         ours = self.host(agent).belongings
-        return await self._call(agent, lambda client: ours.remove(client, session_id))
+        return await self._call(agent, lambda client: ours.remove(client, session_id, keep_home))
 
     async def _call(self, agent: str, function: Callable[[docker.APIClient], T]) -> T:
         try:

@@ -63,8 +63,11 @@ class Commit:
         """See `Images.make`. What goes wrong on the way leaves nothing, unless Docker ends."""
         order = self.order
         with refusals():
+            found = self._made()
+            if found and order.stay and self._stands_still():
+                return found
             self.traces.clear(order.id)
-            if found := self._made():
+            if found and not order.stay:
                 return found
             container = running(self.client, order.container)
             base = self._base(container)
@@ -72,14 +75,19 @@ class Commit:
             # What stands still already is somebody else's to let go.
             still = container["State"].get("Paused")
             self.traces.begin(order.id, "" if still else container["Id"])
+            stays = False
             try:
                 self.at("noted")
+                if order.stay and not still:
+                    self.client.pause(container["Id"])
+                    self.at("paused")
                 if needs_layers(self.client.info()):
                     self._twice(container, base)
                 else:
                     self._at_once(container, base)
+                stays = order.stay
             finally:
-                self._clear()
+                self._clear(let_go=not stays)
             found = self._made()
         if found is None:
             raise EngineError(
@@ -88,10 +96,16 @@ class Commit:
             )
         return found
 
-    def _clear(self) -> None:
+    def _stands_still(self) -> bool:
+        try:
+            return bool(self.client.inspect_container(self.order.container)["State"].get("Paused"))
+        except NotFound as error:
+            raise gone(self.order.container) from error
+
+    def _clear(self, let_go: bool) -> None:
         """At the end. What cannot be removed now is found later, and nobody's error is lost."""
         try:
-            self.traces.clear(self.order.id)
+            self.traces.clear(self.order.id, let_go)
         except (DockerException, requests.exceptions.RequestException) as error:
             log = get_logger()
             log.warning("What order %s left is removed later: %s", self.order.id, error)

@@ -51,7 +51,8 @@ class CommitOrder:
     `id`: of this work; what is made on the way bears it, and is found by it after a crash.
     Letters, digits, `-` and `_`, at most 64. `labels`: all of the image's own (`LABEL_IMAGE_…`),
     beside those of the image below it; the engine adds `LABEL_IMAGE_ORDER`, and in
-    `LABEL_IMAGE_BASE_ID` what it knows itself.
+    `LABEL_IMAGE_BASE_ID` what it knows itself. `stay`: the container stands still from before the
+    image is made until it is removed, or `clean` lets it go on: nothing that it writes is lost.
     """
 
     id: str
@@ -59,6 +60,7 @@ class CommitOrder:
     reference: str
     labels: Mapping[str, str]
     author: str = ""
+    stay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,8 @@ class Images(ABC):
         """Makes the image, whole or not at all: under its reference it is there in one step, in
         place of an earlier one. The container stands still while its files are read.
 
-        Where the reference has an image of this order's already, that is it. When it is cancelled
+        Where the reference has an image of this order's already, that is it; with `stay` only if
+        the container still stands still. When it is cancelled
         what was begun goes on to its end in the engine; `clean` puts that right. Raises
         `ContainerGone`, `CommitRefused` (no room, not running).
         """

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from .catalog import Amounts
 from .configured import Model
+from .hibernation import Hibernating
 from .idle import IdleRules, Keep
 from .slots import SLOT_NAMES, Limits
 
@@ -47,6 +48,7 @@ class Policy(Model):
     preferred_port: bool = False
     idle: IdleRules = IdleRules()
     keep: Keep | None = Keep()
+    hibernate: Hibernating = Hibernating()
 
     @model_validator(mode="after")
     def _priority_is_within(self) -> Policy:

@@ -15,6 +15,7 @@ class Status(str, Enum):
     CREATING = "CREATING"
     RUNNING = "RUNNING"
     TERMINATING = "TERMINATING"
+    HIBERNATED = "HIBERNATED"
     TERMINATED = "TERMINATED"
     CANCELLED = "CANCELLED"
     ERROR = "ERROR"
@@ -56,21 +57,28 @@ class Phase(str, Enum):
     RECONCILE = "reconcile"
     KEEP = "keep"
     COMMIT = "commit"
+    HIBERNATE = "hibernate"
+    RESUME = "resume"
 
 
 S = Status
 
 # From each status, where it may go. A failed attempt before RUNNING may go back to PENDING (it is
 # tried again); once containers may exist the way to an end leads through TERMINATING, which is
-# where they are removed. ERROR is for what could not be put right by itself.
+# where they are removed. ERROR is for what could not be put right by itself. Of a session that is
+# HIBERNATED its home and an image of it are kept, and it holds nothing: it may be resumed, and a
+# resuming that comes to nothing leads back there.
 TRANSITIONS: dict[Status, frozenset[Status]] = {
-    S.PENDING: frozenset({S.SCHEDULED, S.CANCELLED, S.ERROR}),
-    S.SCHEDULED: frozenset({S.PREPARING, S.PENDING, S.TERMINATING, S.CANCELLED, S.ERROR}),
+    S.PENDING: frozenset({S.SCHEDULED, S.CANCELLED, S.ERROR, S.HIBERNATED}),
+    S.SCHEDULED: frozenset(
+        {S.PREPARING, S.PENDING, S.TERMINATING, S.CANCELLED, S.ERROR, S.HIBERNATED}
+    ),
     S.PREPARING: frozenset({S.PULLING, S.CREATING, S.PENDING, S.TERMINATING, S.ERROR}),
     S.PULLING: frozenset({S.CREATING, S.PENDING, S.TERMINATING, S.ERROR}),
     S.CREATING: frozenset({S.RUNNING, S.PENDING, S.TERMINATING, S.ERROR}),
     S.RUNNING: frozenset({S.TERMINATING, S.ERROR}),
-    S.TERMINATING: frozenset({S.TERMINATED, S.ERROR}),
+    S.TERMINATING: frozenset({S.TERMINATED, S.ERROR, S.HIBERNATED}),
+    S.HIBERNATED: frozenset({S.PENDING, S.TERMINATED, S.ERROR}),
     S.TERMINATED: frozenset(),
     S.CANCELLED: frozenset(),
     S.ERROR: frozenset(),

@@ -7,6 +7,7 @@ import hmac
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 
 from jupyterhub.services.auth import HubOAuth
 from jupyterhub.utils import url_path_join
@@ -24,7 +25,13 @@ from .calls.agents import AgentHandler, AgentsHandler
 from .calls.apps import AppHandler, AppsHandler, SessionAppsHandler
 from .calls.events import EventsHandler, stream_places
 from .calls.idle import IdleHandler, not_watched
-from .calls.images import CommitHandler, ImageHandler, ImagesHandler
+from .calls.images import (
+    CommitHandler,
+    HibernationHandler,
+    ImageHandler,
+    ImagesHandler,
+    ResumeHandler,
+)
 from .calls.keys import KeyHandler
 from .calls.launches import LaunchesHandler, LaunchHandler
 from .calls.logs import LogsHandler, log_places
@@ -32,6 +39,7 @@ from .calls.metrics import MetricsHandler
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .calls.usage import UsageHandler
+from .ending import tell_hub
 from .estimates import Estimates
 from .feed import Feed
 from .hub import HubClient
@@ -89,6 +97,8 @@ HANDLERS: dict[str, type[Handler]] = {
     "api/sessions/{id}/apps": SessionAppsHandler,
     "api/sessions/{id}/apps/{app}": AppHandler,
     "api/sessions/{id}/commit": CommitHandler,
+    "api/sessions/{id}/hibernation": HibernationHandler,
+    "api/sessions/{id}/resume": ResumeHandler,
     "api/images": ImagesHandler,
     "api/images/{id}": ImageHandler,
     "api/apps": AppsHandler,
@@ -208,7 +218,10 @@ class Service:
         assert self.idle is not None
         assert self.notices is not None
         images = engine_of(site)
-        making = {} if images is None else {"images": CommitWorker(site, images, self.images).run}
+        making = {}
+        if images is not None:
+            tell = partial(tell_hub, site, self.hub)
+            making["images"] = CommitWorker(site, images, self.images, tell).run
         return {
             **making,
             "idle": self.idle.run,

@@ -12,6 +12,7 @@ from .hub import HubClient, HubError, HubUnavailable
 
 MAX_RACES = 10  # looks at a session that somebody else keeps moving
 _IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
+_BEFORE_THE_END = frozenset({Status.TERMINATING, Status.HIBERNATED})  # nothing of it runs
 USER, FORCED = "user_requested", "force_terminated"
 
 
@@ -41,6 +42,13 @@ async def _end_now(
 ) -> Session:
     if session.status.is_final or (session.status is Status.TERMINATING and not force):
         return session
+    if session.status is Status.HIBERNATED or force:
+        # What is kept of it goes, too.
+        session = await site.db(site.store.let_go, session.id, USER, reason, version)
+        version = None
+    if session.status is Status.HIBERNATED and not force:
+        site.background(site.end(session.id, USER, reason))
+        return session
     if session.status is Status.RUNNING:
         await _end_commit(site, session, force)
     if session.status in _IN_LINE:
@@ -49,7 +57,7 @@ async def _end_now(
         site.queue.kick()
         return ended
     if force:
-        if session.status is not Status.TERMINATING:
+        if session.status not in _BEFORE_THE_END:
             await _move(site, session, Status.TERMINATING, Phase.TERMINATE, reason, FORCED, version)
             version = None  # which was the one before
         ended = await _move(
@@ -75,6 +83,8 @@ async def _end_commit(site: Site, session: Session, force: bool) -> None:
         f"The image {commit.name} is being made of it. Wait until that is made, cancel it, or end "
         "the session with force."
     )
+    if commit.hibernates:
+        message = "It is being hibernated. Wait until it is, cancel that, or end it with force."
     raise RequestError([FieldError("", "commit_under_way", message, Kind.CONFLICT)])
 
 

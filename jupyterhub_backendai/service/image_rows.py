@@ -8,6 +8,7 @@ from datetime import datetime
 from pydantic import Field
 
 from ..model.catalog import Catalog
+from ..model.hibernation import Hibernation
 from ..model.images import CommitStatus, CustomImage, ImageStatus
 from ..model.status import LIVE
 from ..site.runtime import Site
@@ -52,6 +53,7 @@ class CommitRow(Part):
     began_at: datetime
     ended_at: datetime | None
     can_cancel: bool = Field(description="Whether it is under way, and nobody cancels it yet.")
+    hibernates: bool = Field(description="Whether the session is hibernated when it is made.")
 
     @classmethod
     def of(cls, commit: Commit) -> CommitRow:
@@ -65,7 +67,26 @@ class CommitRow(Part):
             size=commit.size, done=commit.done,
             error_code=commit.error_code, message=commit.message,
             began_at=commit.began_at, ended_at=commit.ended_at,
-            can_cancel=under_way and not leaving,
+            can_cancel=under_way and not leaving, hibernates=commit.hibernates,
+        )  # fmt: skip
+
+
+class HibernationRow(Part):
+    """What is kept of a session that is hibernated."""
+
+    session_id: str
+    agent: str = Field(description="Where its home and image are, and where it is resumed.")
+    size: int = Field(description="Bytes of its image with all that is below it.")
+    own: int = Field(description="Bytes of the image's own layers.")
+    made_at: datetime
+    drop_at: datetime | None = Field(description="Until when it is kept; null: for good.")
+
+    @classmethod
+    def of(cls, rest: Hibernation) -> HibernationRow:
+        """The row of one."""
+        return cls(
+            session_id=rest.session_id, agent=rest.agent, size=rest.size, own=rest.own,
+            made_at=rest.made_at, drop_at=rest.drop_at,
         )  # fmt: skip
 
 

@@ -63,10 +63,10 @@ class ImageDoor:
             raise RequestError([error])
         most = _most(site, session)
         await site.db(site.store.check_commit, session.id, name, most)
-        container = await _container(site, session)
-        look = await _look(site, session, container)
+        container = await container_of(site, session)
+        look = await look_at(site, session, container)
         if look.free is not None and without_room(look.written, look.free):
-            raise RequestError([_no_room(look.written, look.free)])
+            raise RequestError([no_room(look.written, look.free)])
         reference = partial(reference_of, prefix=site.registry.prefix)
         commit = await site.db(
             site.store.begin_commit, session.id, Wish(name, by, container, look.written),
@@ -101,14 +101,15 @@ def _most(site: Site, session: Session) -> int:
     return site.policies.of(session.owner, session.owner_groups).max_images
 
 
-async def _container(site: Site, session: Session) -> str:
+async def container_of(site: Site, session: Session) -> str:
+    """The container of a session that runs. Raises `RequestError` where it has none."""
     for kernel in await site.db(site.store.kernels, session.id):
         if kernel.name == MAIN_KERNEL and kernel.container_id is not None:
             return kernel.container_id
     raise RequestError([_gone()])
 
 
-async def _look(site: Site, session: Session, container: str) -> Look:
+async def look_at(site: Site, session: Session, container: str) -> Look:
     """What it would take. Raises `RequestError` where that says that it cannot be done."""
     images = engine_of(site)
     assert images is not None, "that was an obstacle"
@@ -134,7 +135,8 @@ def _gone() -> FieldError:
     return FieldError("", "not_running", message, Kind.CONFLICT)
 
 
-def _no_room(needed: int, free: int) -> FieldError:
+def no_room(needed: int, free: int) -> FieldError:
+    """The error of an image that its agent's disk has no room for; both in bytes."""
     message = (
         f"The session has written {format_bytes(needed)} outside of its home and folders, and "
         f"its agent has {format_bytes(free)} free. Remove what the image need not have, delete "

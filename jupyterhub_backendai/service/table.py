@@ -162,6 +162,20 @@ CALLS: tuple[Call, ...] = (
         Who.OWNER, START, reply=image_rows.CommitRow, status=202,
     ),
     Call(
+        "hibernate", "POST", f"{ONE}/hibernation",
+        "Hibernates a session that runs: its files and home are kept, all that it holds is free.",
+        Who.OWNER, START, reply=image_rows.CommitRow, status=202, errors=(409,),
+    ),
+    Call(
+        "hibernation", "GET", f"{ONE}/hibernation", "What is kept of a hibernated session.",
+        Who.OWNER, READ, reply=image_rows.HibernationRow,
+    ),
+    Call(
+        "resume", "POST", f"{ONE}/resume",
+        "Resumes a hibernated session: it waits in line, and goes on where it was.", Who.OWNER,
+        START, reply=schemas.SessionDetail, status=202, errors=(409,),
+    ),
+    Call(
         "images", "GET", "api/images", "Images that were made of sessions, by owner and name.",
         Who.FOR, READ, query=queries.ImageQuery, reply=image_rows.ImageList,
     ),

@@ -95,16 +95,23 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
     """One try. Raises `IllegalTransition`."""
     if session.status in IN_LINE:
         await _move(site, session, Status.CANCELLED, Phase.CANCEL, why)
+    elif session.status is Status.HIBERNATED:
+        # Whoever ends what runs does not mean what rests. Only what is let go of is removed.
+        if not await site.db(site.store.is_kept, session.id):
+            await _terminate(site, session, _first(session, why))
     elif session.status is Status.TERMINATING:
         # The first reason counts: whoever goes on with an end does not know why it began.
-        code = session.reason_code or why.code
-        first = replace(why, code=code, sentence=session.reason or why.sentence)
-        await _terminate(site, session, first)
+        await _terminate(site, session, _first(session, why))
     elif not session.status.is_final:
         code, sentence = await own_reason(site, session, why.code, why.sentence)
         why = replace(why, code=code, sentence=sentence)
         session = await _move(site, session, Status.TERMINATING, Phase.TERMINATE, why)
         await _terminate(site, session, why)
+
+
+def _first(session: Session, why: Why) -> Why:
+    code = session.reason_code or why.code
+    return replace(why, code=code, sentence=session.reason or why.sentence)
 
 
 async def _terminate(site: Site, session: Session, why: Why) -> None:
@@ -126,7 +133,8 @@ async def clear(
     site: Site, session: Session, steps: Steps, grace: int = STOP_GRACE
 ) -> Outcome | None:
     """Saves and removes what the session has on its agent; on all of them, where its own is not
-    configured any more: it may only have another name now. What became of its command.
+    configured any more: it may only have another name now. What became of its command. Of one that
+    is kept the home stays.
 
     Raises `EngineError`.
     """
@@ -141,9 +149,16 @@ async def clear(
     outcome = await keep(site, session, steps)
     for agent in agents:
         with steps.of(Step.REMOVE_CONTAINER):
-            await site.engine.remove_session(agent, session.id)
+            await remove(site, agent, session.id)
     await site.release_gpus(session)
     return outcome
+
+
+async def remove(site: Site, agent: str, session_id: str) -> None:
+    """Removes what a session has on an agent; its home stays while it is to be resumed. Raises
+    `EngineError`."""
+    keep_home = await site.db(site.store.is_kept, session_id)
+    await site.engine.remove_session(agent, session_id, keep_home=keep_home)
 
 
 async def _move(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..engine.base import AgentUnreachable
@@ -112,8 +113,10 @@ class Reconciler:
         container = None
         if session.status is Status.RUNNING:
             container = await self._has_container(session)
-        server = False if session.id in lost else None
-        await self._follow(session, rule_for(self._sight(session, first, container, server)))
+        sight = self._sight(session, first, container, False if session.id in lost else None)
+        if session.status is Status.HIBERNATED:
+            sight = replace(sight, kept=await self.site.db(self.site.store.is_kept, session.id))
+        await self._follow(session, rule_for(sight))
 
     def _sight(
         self,
@@ -167,8 +170,10 @@ class Reconciler:
         found = await site.engine.orphans(agent)
         # Read after the listing: a session's place is noted before its container is made.
         rows = await site.db(site.store.live)
+        # Those that rest, also while they wait to be resumed and have no place.
+        kept = await site.db(site.store.kept_sessions)
         # One that is still looking for its place may be given this agent the next moment.
-        live = {
+        live = kept | {
             s.id
             for s in rows
             if s.id in site.driven or (s.agent and site.engine.may_be_on(s.agent, agent))

@@ -43,7 +43,7 @@ class Sight:
     `settled`: its status is half a minute old, so that no step is just being taken. `first`: the
     first look of this Hub, at what another left. `queue`: the service is on. `answers`, `known`:
     its agent does, is. `container`: one of it runs (or, of no live one, is there). `server`: the
-    Hub has it active. `owner`: the Hub knows its owner.
+    Hub has it active. `owner`: the Hub knows its owner. `kept`: its home and image are to stay.
     """
 
     status: Status | None
@@ -56,6 +56,7 @@ class Sight:
     container: bool | None = None
     server: bool | None = None
     owner: bool | None = None
+    kept: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,10 @@ RULES: tuple[Rule, ...] = (
         "TERMINATING for half a minute, or since before this Hub", "anything",
         "saved and removed, TERMINATED or ERROR by its reason", Action.FINISH,
         lambda s: s.status is Status.TERMINATING and (s.settled or s.first),
+    ),
+    Rule(
+        "HIBERNATED, and not kept any more", "its home", "removed, TERMINATED", Action.FINISH,
+        lambda s: s.status is Status.HIBERNATED and s.kept is False,
     ),
     Rule(
         "no live session", "a container or a home (volume) with our hub's label", "removed",

@@ -178,7 +178,8 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
                 "Tell your admin, or start one under another name.",
             )
         if holder is not None:
-            await self.host.call(lambda client: ours.remove(client, holder))
+            keep_home = await self.site.db(self.site.store.is_kept, holder)
+            await self.host.call(lambda client: ours.remove(client, holder, keep_home))
         return dict(await self.create_object())
 
     async def _is_live(self, session_id: str) -> bool:

@@ -210,10 +210,11 @@ class DockerSessionSpawner(ContainerSpawner):
         self.image, self.cpu_limit, self.mem_limit = request.image, request.cpu / 1000, request.mem
         self._of_session = {name: getattr(self, name) for name in OF_A_SESSION}
         self._connect_as(host.config)
-        own = await own_image(site, session.owner, request.image)
-        await self._have_image(session, request.image, own)
-        if not is_offered(self.site_catalog(), request.image):
-            await check_owner(site, host, session.owner, request.image)
+        if request.image == session.request.image:  # else it is resumed, and its image is there
+            own = await own_image(site, session.owner, request.image)
+            await self._have_image(session, request.image, own)
+            if not is_offered(self.site_catalog(), request.image):
+                await check_owner(site, host, session.owner, request.image)
         try:
             with self._attempt.steps.of(Step.MAKE_FOLDERS):
                 await site.folders.create(agent, request.image, self.user.name, request.mounts)

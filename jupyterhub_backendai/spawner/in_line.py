@@ -192,6 +192,12 @@ class InLine(OptionDoors):
         earlier life of the Hub."""
         site = self.site
         left = await site.db(site.store.live_of, self.user.name, self.name)
+        if left is not None and left.status is Status.HIBERNATED:
+            raise LaunchError(
+                "hibernated",
+                f"Your session {left.name} of this server is hibernated. Resume it or end it on "
+                "the page of your sessions, or start one under another name.",
+            )
         if left is not None:
             self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
             await site.end(left.id, "restarted", "The same server was started again.")
@@ -235,4 +241,4 @@ class InLine(OptionDoors):
         site = self.site
         if await site.db(site.store.was_retried, session.id) and session.agent:
             with self._attempt.steps.of(Step.CLEAR_EARLIER):
-                await site.engine.remove_session(session.agent, session.id)
+                await ending.remove(site, session.agent, session.id)

@@ -23,6 +23,7 @@ from ..site.steps import Steps
 from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
 from .errors import SessionSpawnError, for_people, in_log, log_in_one_line, why
+from .images import resumed
 from .in_line import HandedOver, InLine
 from .ready import server_url, wait_until_ready
 from .story import Story, Tried
@@ -150,6 +151,7 @@ class SessionSpawner(InLine, Spawner):
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         await self._done(session.id, Status.PREPARING)
         await self._clear_earlier(session)
+        request = await resumed(self.site, session, request)
         # An image may be downloaded here: its time is its own, not that of the start.
         await self._within(PREPARE_TIMEOUT, self.prepare(session, request))
         await self._done(session.id, Status.CREATING)
@@ -314,7 +316,8 @@ class SessionSpawner(InLine, Spawner):
                 self.log.debug("Session %s is not there any more", known)
         else:
             row = await self._find_session()
-        self._session = None if row is None or row.status.is_final else row
+        over = row is None or row.status.is_final or row.status is Status.HIBERNATED
+        self._session = None if over else row
         return self._session
 
     def show_name(self, session: Session) -> None:

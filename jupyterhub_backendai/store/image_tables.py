@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Boolean, Index, Integer, String, Text, text
+from sqlalchemy import BigInteger, Boolean, Index, Integer, String, Text, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from .tables import Base, UtcTime, table
@@ -71,6 +71,9 @@ class CommitRow(Base):
     began_at: Mapped[datetime] = mapped_column(UtcTime)
     status_changed_at: Mapped[datetime] = mapped_column(UtcTime)
     ended_at: Mapped[datetime | None] = mapped_column(UtcTime)
+    hibernates: Mapped[bool] = mapped_column(
+        Boolean(create_constraint=False), server_default=false()
+    )
 
     __table_args__ = (
         Index("uq_commits_session", "session_id", unique=True,

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, bindparam, delete, func, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
+from ..model.hibernation import not_hibernatable, too_many
 from ..model.images import (
     COMMIT_TRANSITIONS,
     CommitStatus,
@@ -21,7 +22,7 @@ from ..model.images import (
     too_many_images,
 )
 from ..model.status import Phase, Result, Status
-from . import history, queries
+from . import history, kept, queries
 from .errors import NotFound
 from .history import Outcome, storable
 from .image_tables import COMMITS, IMAGES, UNDER_WAY
@@ -39,12 +40,14 @@ class IllegalCommit(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """An image that somebody asks for: its name, who asks, and what the request says it is of."""
+    """An image that somebody asks for: its name, who asks, and what the request says it is of.
+    `hibernates`: the session is to rest, and the image is in nobody's list."""
 
     name: str
     by: str
     container_id: str
     size: int | None = None
+    hibernates: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,8 @@ class Made:
 @dataclass(frozen=True, slots=True)
 class Commit:
     """The making of an image of a session, as its row is. `size`: bytes to be read, `done`: bytes
-    sent to the registry; None where that is not known. `message` is for its owner."""
+    sent to the registry; None where that is not known. `message` is for its owner. `hibernates`:
+    the session rests when it is made, and it is in nobody's list."""
 
     id: str
     session_id: str
@@ -87,6 +91,7 @@ class Commit:
     began_at: datetime
     status_changed_at: datetime
     ended_at: datetime | None
+    hibernates: bool = False
 
 
 _I, _C = IMAGES.c, COMMITS.c
@@ -109,7 +114,11 @@ _UNDER_WAY = select(COMMITS).where(text(UNDER_WAY)).order_by(_C.began_at, _C.id)
 _THEIRS_UNDER_WAY = select(COMMITS).where(text(UNDER_WAY), _C.owner == bindparam("whose"))
 _SINCE = (
     select(COMMITS)
-    .where(_C.owner == bindparam("whose"), _C.began_at >= bindparam("since"))
+    .where(
+        _C.owner == bindparam("whose"),
+        _C.began_at >= bindparam("since"),
+        _C.hibernates.is_(False),
+    )
     .order_by(_C.began_at.desc(), _C.id)
 )
 _USERS = (
@@ -145,9 +154,7 @@ def check(
     running = session.status is Status.RUNNING and session.agent is not None
     if (error := not_committable(session.type, running)) is not None:
         raise RequestError([error])
-    theirs = [_commit_of(row) for row in db.execute(_THEIRS_UNDER_WAY, {"whose": session.owner})]
-    if any(one.session_id == session.id for one in theirs):
-        raise RequestError([under_way()])
+    theirs = _under_way_of(db, session)
     base = _base(db, session)
     image = _replaced(db, session, name)
     if any(one.name == name and one.environment == base.environment for one in theirs):
@@ -161,6 +168,27 @@ def check(
     return base, image
 
 
+def check_rest(db: Connection, session: Session, most: int) -> None:
+    """Raises `RequestError` where a session cannot be hibernated; `most`: how many of its owner's
+    may be."""
+    running = session.status is Status.RUNNING and session.agent is not None
+    if (error := not_hibernatable(session.type, running)) is not None:
+        raise RequestError([error])
+    theirs = _under_way_of(db, session, rests=True)
+    count = kept.count(db, session.owner) + len(theirs)
+    if count >= most:
+        raise RequestError([too_many(count, most)])
+
+
+def _under_way_of(db: Connection, session: Session, rests: bool = False) -> list[Commit]:
+    """Images that are made of the owner's sessions, or, where one `rests`, of those that are
+    hibernated. Raises `RequestError` where one is made of this session."""
+    theirs = [_commit_of(row) for row in db.execute(_THEIRS_UNDER_WAY, {"whose": session.owner})]
+    if any(one.session_id == session.id for one in theirs):
+        raise RequestError([under_way()])
+    return [one for one in theirs if one.hibernates == rests]
+
+
 def begin(
     db: Connection,
     session: Session,
@@ -171,7 +199,11 @@ def begin(
 ) -> Commit:
     """Adds the making of an image; the caller holds the owner, and the session. Raises
     `RequestError`, see `check`."""
-    base, image = check(db, session, wish.name, most)
+    if wish.hibernates:
+        check_rest(db, session, most)
+        base, image = _base(db, session), None
+    else:
+        base, image = check(db, session, wish.name, most)
     image_id = uuid.uuid4().hex if image is None else image.id
     commit = Commit(
         id=uuid.uuid4().hex, session_id=session.id, owner=session.owner, asked_by=wish.by,
@@ -180,10 +212,12 @@ def begin(
         environment=base.environment, version=base.version, base=base.base,
         agent=str(session.agent), container_id=wish.container_id, status=CommitStatus.WAITING,
         cancel_asked=False, tries=0, error_code="", message="", size=wish.size, done=None,
-        began_at=now, status_changed_at=now, ended_at=None,
+        began_at=now, status_changed_at=now, ended_at=None, hibernates=wish.hibernates,
     )  # fmt: skip
     db.execute(_ADD, {name: _stored(getattr(commit, name)) for name in _COMMIT_NAMES})
     message = f"{wish.by} makes the image {wish.name} of it."
+    if wish.hibernates:
+        message = f"{wish.by} hibernates it: an image of it is made."
     _tell(db, commit, Result.SUCCESS, "image_begun", message, now)
     return commit
 
@@ -392,7 +426,8 @@ def _tell(
         return
     db.execute(_NEWS, {"of": found.session_id})
     session = queries.get(db, found.session_id)
-    outcome = Outcome(Phase.COMMIT, result, session.status, None, code or None, message)
+    phase = Phase.HIBERNATE if found.hibernates else Phase.COMMIT
+    outcome = Outcome(phase, result, session.status, None, code or None, message)
     history.add(db, [outcome.values(found.session_id, now)])
 
 

@@ -15,7 +15,7 @@ from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
 from ..model.secrets import redacted
 from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, check_transition
-from . import history, images, launches, ways
+from . import history, images, kept, launches, ways
 from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import Session, SessionResult, SubStep, session_of
@@ -259,12 +259,17 @@ def move(
     result_of_work: SessionResult | None = None,
 ) -> Session:
     """Takes a session, which is `locked`, to `outcome.to_status`: with `place` the only one that
-    writes a status. Raises `IllegalTransition`, also where the status is not what was expected.
+    writes a status. What would be the end of one that is kept is its rest: HIBERNATED. Raises
+    `IllegalTransition`, also where the status is not what was expected.
     """
     assert outcome.to_status is not None
     old, new = session.status, outcome.to_status
     if expect is not None and old is not expect:
         raise IllegalTransition(old, new)
+    rest = kept.current(db, session.id) if new.is_final else None
+    if rest is not None:
+        new = Status.HIBERNATED
+        outcome = replace(outcome, to_status=new)
     check_transition(old, new)
     changes: dict[str, Any] = {
         "status": new, "reason_code": reason_code, "reason": storable(reason),
@@ -278,13 +283,18 @@ def move(
         changes |= {"placed_at": None, "agent": None, "batch_started_at": None}
     elif new is Status.RUNNING:
         changes["running_at"] = now
+        kept.let_go(db, session.id)  # from now on its home is its own again
     if new.is_final:
         changes |= {"ended_at": now, "driver": None}
+    elif new is Status.HIBERNATED:
+        changes["driver"] = None
+        if rest is not None:
+            changes["agent"] = rest.agent  # which a start that came to nothing may not have had
     session = _change(db, session, **changes)
     if new.is_final:
         session = _without_secrets(db, session)
-        if session.agent is not None:  # what never had a place was never open
-            ways.end_with(db, session.id, now)
+    if not new.holds_resources and session.agent is not None:  # else it was never open
+        ways.end_with(db, session.id, now)
     if not new.holds_resources:
         db.execute(_FREE, {"of": session.id, "at": now})
     # Never one more attempt of the latest row: that led to the old status, or to none.

@@ -18,6 +18,7 @@ from ..model.slots import Slots
 from ..model.status import Phase, Result, Status
 from ..scheduling.snapshot import Holding, Snapshot
 from . import agents, forgetting, history, kernels, passes, queries, retries, sessions
+from .hibernation_calls import HibernationCalls
 from .history import Outcome
 from .idle_calls import IdleCalls
 from .image_calls import ImageCalls
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Store(ServiceCalls, UsageCalls, WayCalls, IdleCalls, ImageCalls, NoticeCalls):
+class Store(
+    ServiceCalls, UsageCalls, WayCalls, IdleCalls, ImageCalls, HibernationCalls, NoticeCalls
+):
     """The one source of truth. Thread-safe; several processes may each have one.
 
     Every call is one transaction, and what it returns does not change later. Every call may raise

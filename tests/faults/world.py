@@ -217,14 +217,14 @@ class StubEngine(Engine):
         for box in self.world.of(session_id, agent):
             await self.world.on(agent, lambda box=box: self.world.stop(box))
 
-    async def remove_session(self, agent: str, session_id: str) -> int:
+    async def remove_session(self, agent: str, session_id: str, keep_home: bool = False) -> int:
         world, count = self.world, 0
         while boxes := await world.on(agent, lambda: world.of(session_id, agent)):
             await world.on(agent, lambda boxes=boxes: world.remove(boxes[0]))
             count += 1
 
         def emptied() -> None:
-            if world.volumes.get(session_id) == agent:
+            if world.volumes.get(session_id) == agent and not keep_home:
                 del world.volumes[session_id]
 
         await world.on(agent, emptied)

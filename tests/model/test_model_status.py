@@ -55,7 +55,7 @@ def test_live_and_final_part_all_statuses() -> None:
 
 
 def test_who_has_a_place_holds_resources_until_it_is_gone() -> None:
-    assert LIVE - {S.PENDING} == HOLDING
+    assert LIVE - {S.PENDING, S.HIBERNATED} == HOLDING
     assert {status for status in Status if status.holds_resources} == HOLDING
 
 
@@ -67,7 +67,7 @@ def test_where_a_container_may_be_the_end_leads_through_terminating() -> None:
 
 def test_only_a_session_on_its_way_can_go_back_in_line() -> None:
     back = {status for status in Status if S.PENDING in TRANSITIONS[status]}
-    assert back == {S.SCHEDULED, S.PREPARING, S.PULLING, S.CREATING}
+    assert back == {S.SCHEDULED, S.PREPARING, S.PULLING, S.CREATING, S.HIBERNATED}
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(Status, Status)))

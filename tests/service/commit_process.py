@@ -27,6 +27,7 @@ from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.images import ImageDoor
 from jupyterhub_backendai.service.parts import ServiceSite
 from jupyterhub_backendai.service.workers.commits import CommitWorker
+from jupyterhub_backendai.store import Session
 
 ENGINES = ("begin", "noted", "committed", "kept", "named")  # where Docker keeps images itself
 STEPS = ("asked", "moved", *ENGINES, "reading", "made", "finished")
@@ -56,6 +57,10 @@ class Stop:
             time.sleep(0.02)
 
 
+async def _no_hub(session: Session) -> None:
+    """There is none to tell."""
+
+
 async def main(settings: dict[str, Any], stop: Stop) -> None:
     site = ServiceSite(read_configuration(Config({"BackendAI": settings})), {})
     at = docker_commits.Commit.at
@@ -82,7 +87,7 @@ async def main(settings: dict[str, Any], stop: Stop) -> None:
     site.store.move_commit = moved  # type: ignore[method-assign]
     site.store.finish_commit = finished  # type: ignore[method-assign]
     images = site.engine.images
-    worker = CommitWorker(site, images, ImageDoor(), Times(again=0.2, away=300))
+    worker = CommitWorker(site, images, ImageDoor(), _no_hub, Times(again=0.2, away=300))
     while site.store.commits_under_way():
         await worker.once()
         await worker.settled()

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from jupyterhub_backendai.engine.images import (
 from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
 from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.commits.removing import Removing
+from jupyterhub_backendai.service.ending import tell_hub
 from jupyterhub_backendai.service.workers.commits import CommitWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
@@ -47,6 +49,13 @@ PREFIX = "registry.example.org/lab"
 PASSWORD = "hunter2-and-more"
 
 
+def worker_of(service: Running, shelf: Shelf, times: Times) -> CommitWorker:
+    """A worker of this service, beside its own."""
+    parts = service.service
+    tell = partial(tell_hub, parts.parts.site, parts.hub)
+    return CommitWorker(parts.parts.site, shelf, parts.images, tell, times)
+
+
 @dataclass
 class Work:
     """A service, its agents, and the worker that is asked for a round at a time."""
@@ -61,7 +70,7 @@ class Work:
 
     def restart(self, times: Times = QUICK) -> None:
         """Another process, which knows only what is in the database."""
-        self.worker = CommitWorker(self.site, self.shelf, self.service.service.images, times)
+        self.worker = worker_of(self.service, self.shelf, times)
 
     async def cut_off(self) -> None:
         """The process ends in the middle of its work."""
@@ -116,8 +125,8 @@ async def opened(tmp_path: Path, **backend: Any) -> AsyncIterator[Work]:
     async with running(tmp_path, default_policy={"max_images": 9}, **backend) as service:
         await until_open(service)
         service.report_agent(cpu=64, gib=256)
-        shelf, site = shelf_of(service), service.service.parts.site
-        found = Work(service, shelf, CommitWorker(site, shelf, service.service.images, QUICK))
+        shelf = shelf_of(service)
+        found = Work(service, shelf, worker_of(service, shelf, QUICK))
         yield found
         await found.cut_off()
 

@@ -41,7 +41,7 @@ class Agent:
         self.fails: dict[str, Exception] = {}
 
     def answer(self, what: str, answer: Any) -> Any:
-        async def asked(*_: Any) -> Any:
+        async def asked(*_: Any, **__: Any) -> Any:
             self.asked.append(what)
             if what in self.fails:
                 raise self.fails[what]

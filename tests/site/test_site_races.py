@@ -95,7 +95,7 @@ async def test_an_end_that_meets_a_step_in_flight_ends_all_the_same(
         looks.append(row.status)
         return row
 
-    async def removed(agent: str, session_id: str) -> int:
+    async def removed(agent: str, session_id: str, keep_home: bool) -> int:
         return 0
 
     monkeypatch.setattr(site.store, "get", get)

@@ -34,7 +34,7 @@ def sights() -> Iterator[Sight]:
     """All that can be seen."""
     statuses = [None, *sorted(LIVE)]
     for parts in product(
-        statuses, Driver, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, *[(None, *YES_NO)] * 3
+        statuses, Driver, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, *[(None, *YES_NO)] * 4
     ):
         yield Sight(*parts)
 
@@ -77,7 +77,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     site = Site.of(config, {})
     site.store.report_agents([AgentReport("here", "default", Slots(9000, 9 * GIB))], now=utcnow())
 
-    async def removed(*_: object) -> int:
+    async def removed(*_: object, **__: object) -> int:
         return 0
 
     monkeypatch.setattr(site.engine, "remove_session", removed)
@@ -161,7 +161,7 @@ async def test_an_end_that_was_cut_short_is_gone_on_with(
 ) -> None:
     ends = session(site, "ends", "dead", S.SCHEDULED, S.PREPARING, S.CREATING, S.RUNNING)
 
-    async def silent(*_: object) -> int:
+    async def silent(*_: object, **__: object) -> int:
         raise AgentUnreachable("here does not answer")
 
     with monkeypatch.context() as patch:
@@ -209,11 +209,12 @@ CASES = [
     Case(8, RUNS, "dead", S.TERMINATED, "container_gone"),
     Case(9, RUNS, "dead", S.TERMINATED, "not_in_hub", container=True, lost=True, first=False),
     Case(10, (*RUNS, S.TERMINATING), "dead", S.TERMINATED),
+    Case(11, (*RUNS, S.TERMINATING, S.HIBERNATED), None, S.TERMINATED),
 ]
 ELSEWHERE = {
     0: "tests.service.test_servers_worker:test_what_waits_for_an_owner_who_is_gone_is_cancelled",
-    11: "tests.site.test_site_sweep:test_a_sweep",
-    12: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
+    12: "tests.site.test_site_sweep:test_a_sweep",
+    13: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
 }
 
 

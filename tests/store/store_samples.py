@@ -108,7 +108,8 @@ def violations(store: Store) -> list[str]:
         status, what = Status(row.status), f"{row.name} is {row.status}"
         if holders[row.id] != status.holds_resources:
             found.append(f"{what}, held {holders[row.id]} times")
-        if status.holds_resources != (row.agent is not None) and not status.is_final:
+        at_rest = status.is_final or status is Status.HIBERNATED  # which keep it
+        if status.holds_resources != (row.agent is not None) and not at_rest:
             found.append(f"{what} on {row.agent}")
         if status.is_final != (row.ended_at is not None):
             found.append(f"{what}, ended {row.ended_at}")

@@ -6,7 +6,8 @@ from ...model.images import CustomImage
 from ...store import Commit, NotFound
 from ..auth import SCOPES
 from ..base import Handler, Refused
-from ..image_rows import CommitBody, CommitRow, ImageList, image_rows
+from ..hibernating import hibernate, resume
+from ..image_rows import CommitBody, CommitRow, HibernationRow, ImageList, image_rows
 from ..owners import may_for, whose
 from ..queries import ImageQuery
 from .sessions import ID, SessionHandler
@@ -34,6 +35,30 @@ class CommitHandler(SessionHandler):
         if commit is None:
             raise Refused(404, "no_commit", "No image was made of this session.", "id")
         return commit
+
+
+class HibernationHandler(SessionHandler):
+    """A session's rest."""
+
+    async def get(self, id: str) -> None:
+        session = await self.session(id)
+        rest = await self.site.db(self.site.store.hibernation, session.id)
+        if rest is None:
+            raise Refused(404, "not_hibernated", "This session is not hibernated.", "id")
+        self.reply(HibernationRow.of(rest))
+
+    async def post(self, id: str) -> None:
+        session = await self.session(id)
+        commit = await hibernate(self.site, self.service.images, session, self.caller.name)
+        self.reply(CommitRow.of(commit))
+
+
+class ResumeHandler(SessionHandler):
+    """Its way back."""
+
+    async def post(self, id: str) -> None:
+        session = await self.session(id)
+        await self.show(await resume(self.site, session, self.caller.name))
 
 
 class ImagesHandler(Handler):

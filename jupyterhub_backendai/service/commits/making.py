@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -28,13 +28,16 @@ from ...engine.images import (
     MadeImage,
 )
 from ...model.images import CommitStatus
+from ...model.status import IllegalTransition
 from ...site.clock import utcnow
 from ...site.runtime import Site
-from ...store import Commit, IllegalCommit, Made, NotFound, Unavailable
+from ...store import Commit, IllegalCommit, Made, NotFound, Session, Unavailable
 from . import words
 from .words import Why
 
 T = TypeVar("T")
+TellHub = Callable[[Session], Coroutine[Any, Any, None]]
+"""Has the Hub stop the server of a session that is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,10 @@ class GivenUp(Exception):
 class Making:
     """The work on one image. `cancel` may be called at any time."""
 
-    def __init__(self, site: Site, images: Images, commit: Commit, times: Times) -> None:
-        self.site, self.images, self.times = site, images, times
+    def __init__(
+        self, site: Site, images: Images, commit: Commit, times: Times, tell_hub: TellHub
+    ) -> None:
+        self.site, self.images, self.times, self.tell_hub = site, images, times, tell_hub
         self.commit = commit
         self._cancelled: asyncio.Future[Why] = asyncio.get_running_loop().create_future()
         self._away_since: float | None = None
@@ -101,7 +106,7 @@ class Making:
             if self._cancelled.done():
                 raise GivenUp(self._cancelled.result(), CommitStatus.CANCELLED)
             await self._move(CommitStatus.COMMITTING)
-        elif self.commit.status is CommitStatus.COMMITTING:
+        elif self.commit.status is CommitStatus.COMMITTING and not await self._is_made():
             # An earlier process was at it.
             await self._limited(self.times.commit, self._patiently(self._clean))
         if self.commit.status is CommitStatus.COMMITTING:
@@ -112,12 +117,41 @@ class Making:
             if found is None:
                 raise ImageMissing(f"{self.commit.reference} is gone from {self.commit.agent}")
             made = found
+        if self.commit.hibernates:
+            await self._rest(made)
+            return
         digest = None
         if self.site.registry.has(self.commit.reference):
             if self.commit.status is CommitStatus.COMMITTING:
                 await self._move(CommitStatus.PUSHING)
             digest = await self._limited(self.times.push, self._patiently(self._push))
         await self._finish(made, digest)
+
+    async def _is_made(self) -> bool:
+        """Of a session that is to rest: what was made stays, and its container stands still."""
+        if not self.commit.hibernates:
+            return False
+        return await self._limited(self.times.commit, self._patiently(self._find)) is not None
+
+    async def _rest(self, made: MadeImage) -> None:
+        """The session's way to its rest begins, and nothing of it runs any more."""
+        site, commit = self.site, self.commit
+        policy = site.policies.of(commit.owner, await self._groups()).hibernate
+        now = utcnow()
+        try:
+            session = await site.db(
+                site.store.finish_hibernation, commit.id, _facts(made, commit.agent, None),
+                policy.drop_at(now), now,
+            )  # fmt: skip
+        except IllegalTransition:
+            raise GivenUp(words.SESSION_ENDED, CommitStatus.CANCELLED) from None
+        site.log.info("Session %s of %s is hibernated", session.id, session.owner)
+        await site.end(session.id, session.reason_code, session.reason, grace=0)
+        site.background(self.tell_hub(session))
+
+    async def _groups(self) -> Sequence[str]:
+        session = await self.site.db(self.site.store.get, self.commit.session_id)
+        return session.owner_groups
 
     async def _clean(self) -> None:
         await self.images.clean(self.commit.agent, self.commit.id)
@@ -135,8 +169,9 @@ class Making:
             LABEL_IMAGE_MADE: commit.began_at.isoformat(timespec="seconds"),
         }
         order = CommitOrder(
-            commit.id, commit.container_id, commit.reference, labels, author=commit.owner
-        )
+            commit.id, commit.container_id, commit.reference, labels, author=commit.owner,
+            stay=commit.hibernates,
+        )  # fmt: skip
         return await self.images.make(commit.agent, order)
 
     async def _find(self) -> MadeImage | None:
@@ -178,14 +213,7 @@ class Making:
         commit, replaced = self.commit, None
         if not commit.is_new:
             replaced = await self.site.db(self.site.store.image, commit.image_id)
-        facts = Made(
-            engine_id=made.id,
-            base_id=made.labels.get(LABEL_IMAGE_BASE_ID, ""),
-            size=made.size,
-            own=made.own,
-            agent=None if digest is not None else commit.agent,
-            digest=digest,
-        )
+        facts = _facts(made, commit.agent, digest)
         await self.site.db(self.site.store.finish_commit, commit.id, facts, utcnow())
         self.site.log.info("The image %s of %s is made", commit.reference, commit.owner)
         if replaced is not None and replaced.agent not in (None, commit.agent):
@@ -288,6 +316,17 @@ class Making:
 
     def _log(self, what: str, error: EngineError) -> None:
         self.site.log.warning("The image %s %s: %s", self.commit.reference, what, error)
+
+
+def _facts(made: MadeImage, agent: str, digest: str | None) -> Made:
+    return Made(
+        engine_id=made.id,
+        base_id=made.labels.get(LABEL_IMAGE_BASE_ID, ""),
+        size=made.size,
+        own=made.own,
+        agent=None if digest is not None else agent,
+        digest=digest,
+    )
 
 
 def _status_of(error: EngineError) -> CommitStatus:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from ...engine.base import EngineError
 from ...engine.images import LABEL_IMAGE_ID, LABEL_IMAGE_ORDER, Images
-from ...model.images import CommitStatus, CustomImage
+from ...model.images import CommitStatus
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import NotFound
@@ -42,7 +42,10 @@ async def _remove(site: Site, images: Images, agent: str, busy: Collection[str])
     orders = frozenset(labels.get(LABEL_IMAGE_ORDER, "") for labels in listed.values())
     # Read after what is there, so that what is being made is under way here.
     over = await site.db(site.store.commits_over, orders) - frozenset(busy)
-    known = {image.id: image for image in await site.db(site.store.all_images)}
+    known = {
+        image.id: (image.reference, image.agent) for image in await site.db(site.store.all_images)
+    }
+    known |= {r.id: (r.reference, r.agent) for r in await site.db(site.store.hibernations)}
     for reference, labels in listed.items():
         if labels.get(LABEL_IMAGE_ORDER) not in over:
             continue
@@ -56,12 +59,13 @@ async def _is_nobodys(
     agent: str,
     reference: str,
     labels: Mapping[str, str],
-    known: Mapping[str, CustomImage],
+    known: Mapping[str, tuple[str, str | None]],
 ) -> bool:
-    row = known.get(labels.get(LABEL_IMAGE_ID, ""))
-    if row is not None and row.reference == reference:
+    """`known`: reference and agent of what there is to be, by its id."""
+    found, place = known.get(labels.get(LABEL_IMAGE_ID, ""), ("", None))
+    if found == reference:
         # Made anew elsewhere since; of what is in a registry any agent may have a copy.
-        return row.agent not in (None, agent)
+        return place not in (None, agent)
     try:
         commit = await site.db(site.store.commit, labels[LABEL_IMAGE_ORDER])
     except NotFound:

@@ -16,8 +16,9 @@ from ...model.status import Status
 from ...site.runtime import Site
 from ...store import Commit, NotFound, Session, Unavailable
 from ..commits import words
-from ..commits.making import Making, Times
+from ..commits.making import Making, TellHub, Times
 from ..commits.removing import Removing
+from ..commits.resting import Resting
 from ..commits.sweeping import sweep
 from ..images import ImageDoor
 
@@ -25,6 +26,7 @@ ON_AN_AGENT = 2  # images that are made on one agent at a time; more only wait f
 REMOVALS = 4  # at a time
 SOON, LATER = 1.0, 15.0  # seconds between two rounds, while there is work and while there is none
 SWEEP_EVERY = 600.0  # seconds
+DROP_EVERY = 15.0  # seconds between looks at hibernated sessions whose time is over
 FREED = frozenset({CommitStatus.PUSHING})  # from here on the session is not needed any more
 
 
@@ -32,15 +34,23 @@ class CommitWorker:
     """The part of the service that makes images of sessions."""
 
     def __init__(
-        self, site: Site, images: Images, door: ImageDoor, times: Times | None = None
+        self,
+        site: Site,
+        images: Images,
+        door: ImageDoor,
+        tell_hub: TellHub,
+        times: Times | None = None,
     ) -> None:
-        self.site, self.images, self.door = site, images, door
+        self.site, self.images, self.door, self.tell_hub = site, images, door, tell_hub
         self.times = times or Times()
         self.removing = Removing(site, images)
+        self.resting = Resting(site, images)
         self._making: dict[str, tuple[Making, asyncio.Task[None]]] = {}  # by the id of the work
         self._removals: dict[str, asyncio.Task[None]] = {}  # by the id of the image
         self._swept: float | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        self._dropping: asyncio.Task[None] | None = None
+        self._dropped: float | None = None
 
     async def run(self) -> None:
         """The endless work."""
@@ -77,6 +87,10 @@ class CommitWorker:
                 task = asyncio.ensure_future(self._surely(self.removing.remove(image)))
                 self._removals[image.id] = task
                 task.add_done_callback(partial(self._removed, image.id))
+        since = None if self._dropped is None else time.monotonic() - self._dropped
+        if (since is None or since >= DROP_EVERY) and not _is_busy(self._dropping):
+            self._dropped = time.monotonic()
+            self._dropping = asyncio.ensure_future(self._surely(self.resting.once()))
         if self._swept is None or time.monotonic() - self._swept >= SWEEP_EVERY:
             self._swept = time.monotonic()
             # Beside the rounds: an agent may take its time to answer.
@@ -90,8 +104,10 @@ class CommitWorker:
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         making = [task for _, task in self._making.values()]
-        sweeping = [] if self._sweeping is None or self._sweeping.done() else [self._sweeping]
-        return [*making, *self._removals.values(), *sweeping]
+        beside = [
+            one for one in (self._sweeping, self._dropping) if one is not None and not one.done()
+        ]
+        return [*making, *self._removals.values(), *beside]
 
     async def _sweep(self) -> None:
         await sweep(self.site, self.images, self._making)
@@ -142,7 +158,7 @@ class CommitWorker:
         return begun
 
     def _begin(self, commit: Commit) -> tuple[Making, asyncio.Task[None]]:
-        making = Making(self.site, self.images, commit, self.times)
+        making = Making(self.site, self.images, commit, self.times, self.tell_hub)
         task = asyncio.ensure_future(self._surely(making.run()))
         self._making[commit.id] = making, task
         task.add_done_callback(partial(self._made, commit.id))
@@ -165,3 +181,7 @@ class CommitWorker:
         except Exception:
             self.site.log.exception("The work on an image failed; it is gone on with")
         await asyncio.sleep(SOON)
+
+
+def _is_busy(task: asyncio.Task[None] | None) -> bool:
+    return task is not None and not task.done()

@@ -1,0 +1,77 @@
+"""Sessions that rest: what is kept of one that is hibernated, and who may have one hibernated.
+
+The session's container becomes an image that is in nobody's list, and its home stays on the agent;
+all that it held is free. Resumed, it is the same session: same settings, same home, same files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from .configured import Model
+from .errors import FieldError, Kind
+from .idle import Span
+from .status import Status
+
+IMAGE_NAME = "hibernated"  # of the image that it becomes; nobody chooses it
+
+
+class Hibernating(Model):
+    """How many hibernated sessions a user may have at once (0: none), and for how many seconds one
+    is kept (None: until its owner ends it)."""
+
+    most: int = Field(default=3, ge=0)
+    retention: Span | None = 14 * 86400
+
+    def drop_at(self, now: datetime) -> datetime | None:
+        """Until when one of now is kept."""
+        return None if self.retention is None else now + timedelta(seconds=self.retention)
+
+
+@dataclass(frozen=True, slots=True)
+class Hibernation:
+    """What is kept of a session on its agent. `id` and `reference` are the image's, `engine_id` the
+    engine's own; `size` in bytes with all below it, `own` without. `drop_at`: until when it is
+    kept; None: for good. `current`: the session is resumed from it; else it runs from it, or is
+    over, and only the image is left to be removed."""
+
+    id: str
+    session_id: str
+    owner: str
+    agent: str
+    reference: str
+    engine_id: str
+    size: int
+    own: int
+    made_at: datetime
+    drop_at: datetime | None
+    current: bool
+
+
+def not_hibernatable(type: str, running: bool) -> FieldError | None:
+    """Why a session cannot be hibernated, whoever asks."""
+    if type != "interactive":
+        message = "Only an interactive session can be hibernated, and this is a batch job."
+        return FieldError("", "batch", message, Kind.CONFLICT)
+    if not running:
+        return FieldError("", "not_running", "It does not run.", Kind.CONFLICT)
+    return None
+
+
+def too_many(count: int, most: int) -> FieldError:
+    """The error of a hibernated session that is one too many."""
+    if most == 0:
+        message = "You cannot hibernate sessions. Ask your admin."
+    else:
+        sessions = "1 hibernated session" if count == 1 else f"{count} hibernated sessions"
+        message = f"You have {sessions}, and your limit is {most}. Resume or end one first."
+    return FieldError("", "too_many_hibernated", message, Kind.FORBIDDEN)
+
+
+def not_resumable(status: Status) -> FieldError:
+    """The error of a session that is to be resumed and is not hibernated."""
+    message = f"It is not hibernated but {status.value}, so there is nothing to resume."
+    return FieldError("", "not_hibernated", message, Kind.CONFLICT)

@@ -1,0 +1,42 @@
+"""Hibernated sessions whose time is over, and images of those that nothing is resumed from."""
+
+from __future__ import annotations
+
+from ...engine.base import EngineError
+from ...engine.images import ImageInUse, Images
+from ...model.hibernation import Hibernation
+from ...site.clock import utcnow
+from ...site.runtime import Site
+
+CODE = "retention"
+DROPPED = "It was hibernated for as long as is allowed, and was dropped."
+
+
+class Resting:
+    """Drops what is not to be kept any longer. Each step may be done again."""
+
+    def __init__(self, site: Site, images: Images) -> None:
+        self.site, self.images = site, images
+
+    async def once(self) -> None:
+        """One round. Raises `Unavailable`."""
+        site = self.site
+        for session_id in await site.db(site.store.hibernations_due, utcnow()):
+            session = await site.db(site.store.let_go, session_id, CODE, DROPPED)
+            site.log.info("Session %s of %s is dropped", session.id, session.owner)
+            await site.end(session_id, CODE, DROPPED)
+        for rest in await site.db(site.store.hibernations_over):
+            await self._remove(rest)
+
+    async def _remove(self, rest: Hibernation) -> None:
+        site = self.site
+        try:
+            # What is on a machine that is not configured any more is out of our reach.
+            if rest.agent in site.engine.hosts:
+                await self.images.remove(rest.agent, rest.reference)
+        except ImageInUse:
+            return  # its container is just being removed
+        except EngineError as error:
+            site.log.warning("What session %s was is not removed yet: %s", rest.session_id, error)
+            return
+        await site.db(site.store.forget_hibernation, rest.id)

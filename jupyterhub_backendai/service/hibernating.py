@@ -1,0 +1,78 @@
+"""The door to hibernating: which session may rest or come back, and why not, before any work.
+
+The API and the pages ask here. The image of a session that is to rest is made by the worker of all
+images (`workers.commits`), which ends the session when it is whole.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..model.errors import FieldError, Kind, RequestError
+from ..model.hibernation import IMAGE_NAME, Hibernating, not_hibernatable, not_resumable, too_many
+from ..model.images import reference_of, without_room
+from ..model.status import Status
+from ..site.clock import utcnow
+from ..site.runtime import Site
+from ..store import Commit, Session, Wish
+from ..store.images import under_way
+from .images import ImageDoor, container_of, engine_of, look_at, no_room
+
+
+def rule_of(site: Site, session: Session) -> Hibernating:
+    """What its owner's policy says of it."""
+    return site.policies.of(session.owner, session.owner_groups).hibernate
+
+
+async def obstacle(site: Site, session: Session) -> FieldError | None:
+    """Why a session cannot be hibernated now."""
+    running = session.status is Status.RUNNING and session.agent is not None
+    if (error := not_hibernatable(session.type, running)) is not None:
+        return error
+    if engine_of(site) is None:
+        message = "What runs the sessions of this site cannot hibernate them."
+        return FieldError("", "engine_cannot", message, Kind.CONFLICT)
+    most = rule_of(site, session).most
+    if most == 0:
+        return too_many(0, most)
+    latest = await site.db(site.store.commit_of, session.id)
+    if latest is not None and not latest.status.is_final:
+        return under_way()
+    return None
+
+
+async def hibernate(site: Site, door: ImageDoor, session: Session, by: str) -> Commit:
+    """Has a session hibernated; the work that leads there. `by`: who asks.
+
+    Raises `RequestError`, with what to do, before anything is done; `NotFound`.
+    """
+    if (error := await obstacle(site, session)) is not None:
+        raise RequestError([error])
+    most = rule_of(site, session).most
+    await site.db(site.store.check_hibernation, session.id, most)
+    container = await container_of(site, session)
+    look = await look_at(site, session, container)
+    if look.free is not None and without_room(look.written, look.free):
+        raise RequestError([no_room(look.written, look.free)])
+    commit = await site.db(
+        site.store.begin_hibernation, session.id,
+        Wish(IMAGE_NAME, by, container, look.written, hibernates=True),
+        most, partial(reference_of, prefix=""), utcnow(),
+    )  # fmt: skip
+    site.log.info("%s hibernates session %s", by, session.id)
+    door.news.set()
+    return commit
+
+
+async def resume(site: Site, session: Session, by: str) -> Session:
+    """Has a hibernated session wait for its place. Raises `RequestError`, `NotFound`."""
+    rest = await site.db(site.store.hibernation, session.id)
+    if session.status is not Status.HIBERNATED or rest is None:
+        raise RequestError([not_resumable(session.status)])
+    if rest.agent not in site.engine.hosts:
+        message = f"Its home is on {rest.agent}, which this site does not have any more."
+        raise RequestError([FieldError("", "agent_gone", message, Kind.CONFLICT)])
+    session = await site.db(site.store.resume, session.id, by, utcnow())
+    site.log.info("%s resumes session %s", by, session.id)
+    site.queue.kick()
+    return session

@@ -1,0 +1,121 @@
+"""Calls of the store about hibernated sessions. One transaction a call, as with all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from sqlalchemy.exc import IntegrityError
+
+from ..model.errors import RequestError
+from ..model.hibernation import Hibernation, not_resumable
+from ..model.status import Status
+from . import images, kept, queries, resting, sessions
+from .base import StoreBase
+from .images import Commit, Made, Wish
+from .records import Session
+
+
+class HibernationCalls(StoreBase):
+    """See the head of this module."""
+
+    def check_hibernation(self, session_id: str, most: int) -> None:
+        """Whether a session may be hibernated now; see `begin_hibernation`."""
+        with self._db.read() as db:
+            images.check_rest(db, queries.get(db, session_id), most)
+
+    def begin_hibernation(
+        self,
+        session_id: str,
+        wish: Wish,
+        most: int,
+        reference: Callable[[str, str], str],
+        now: datetime,
+    ) -> Commit:
+        """Notes that a session is to be hibernated; `most`: how many of its owner's may be.
+        `reference` makes the image's full name of its base and its id.
+
+        Raises `NotFound`; `RequestError`: the session is none that can be (`batch`,
+        `not_running`), an image of it is being made (`under_way`), one too many
+        (`too_many_hibernated`).
+        """
+        with self._db.query() as db:
+            owner = queries.get(db, session_id).owner
+        try:
+            with self._changing(owner) as db:
+                session = sessions.touch(db, session_id)
+                return images.begin(db, session, wish, most, reference, now)
+        except IntegrityError:
+            raise RequestError([images.under_way()]) from None
+
+    def finish_hibernation(
+        self, commit_id: str, made: Made, drop_at: datetime | None, now: datetime
+    ) -> Session:
+        """The image is made: in the same step it and the home are kept, and the session goes to
+        its rest. Raises `IllegalCommit`, `IllegalTransition`, `NotFound`."""
+        with self._write() as db:
+            return resting.finish(db, commit_id, made, drop_at, now)
+
+    def hibernation(self, session_id: str) -> Hibernation | None:
+        """What is kept of a session that is hibernated, or on its way back from that."""
+        with self._db.query() as db:
+            return kept.current(db, session_id)
+
+    def is_kept(self, session_id: str) -> bool:
+        """Whether its home and image are to stay, whatever becomes of it now."""
+        with self._db.query() as db:
+            return kept.is_kept(db, session_id)
+
+    def kept_sessions(self) -> frozenset[str]:
+        """Ids of all sessions of which something is kept."""
+        with self._db.query() as db:
+            return kept.ids(db)
+
+    def hibernations_of(self, owner: str) -> list[Hibernation]:
+        """What is kept of one owner's sessions."""
+        with self._db.query() as db:
+            return kept.of_owner(db, owner)
+
+    def hibernations(self) -> list[Hibernation]:
+        """All there are, those of which only an image is left included."""
+        with self._db.query() as db:
+            return kept.every(db)
+
+    def hibernations_dropping(self) -> list[Hibernation]:
+        """What is kept of hibernated sessions until some time, the next first."""
+        with self._db.query() as db:
+            return kept.dropping(db)
+
+    def hibernations_due(self, now: datetime) -> list[str]:
+        """Ids of hibernated sessions whose time is over."""
+        with self._db.query() as db:
+            return kept.due(db, now)
+
+    def hibernations_over(self) -> list[Hibernation]:
+        """Those of which only the image is left, which nothing runs from."""
+        with self._db.query() as db:
+            return kept.over(db)
+
+    def forget_hibernation(self, id: str) -> None:
+        """Its image is removed; what is not there is fine."""
+        with self._db.write() as db:
+            kept.forget(db, id)
+
+    def resume(self, session_id: str, by: str, now: datetime) -> Session:
+        """Has a hibernated session wait for a place on the agent that has its home. Raises
+        `NotFound`, `RequestError` where it is not hibernated."""
+        with self._write() as db:
+            session = sessions.locked(db, session_id)
+            rest = kept.current(db, session_id)
+            if session.status is not Status.HIBERNATED or rest is None:
+                raise RequestError([not_resumable(session.status)])
+            return resting.resume(db, session, rest, by, now)
+
+    def let_go(
+        self, session_id: str, reason_code: str, reason: str, version: int | None = None
+    ) -> Session:
+        """What was kept of a session is kept no longer, whatever it is doing: one that is
+        hibernated only waits to be removed. Raises `NotFound`, `Changed`."""
+        with self._write() as db:
+            session = sessions.locked(db, session_id, version)
+            return resting.let_go(db, session, reason_code, reason)

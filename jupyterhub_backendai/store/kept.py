@@ -1,0 +1,120 @@
+"""What is kept of hibernated sessions: every statement on its table.
+
+While a session has a row that is current its home and its image are kept, whatever becomes of it on
+its way: no end of it is one, until `let_go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
+
+from ..model.hibernation import Hibernation
+from ..model.status import FINAL, Status
+from .hibernation_tables import HIBERNATIONS
+from .tables import SESSIONS, among
+
+_H, _S = HIBERNATIONS.c, SESSIONS.c
+_NAMES = tuple(field.name for field in fields(Hibernation))
+_CURRENT = select(HIBERNATIONS).where(_H.session_id == bindparam("of"), _H.current)
+_IS_KEPT = select(exists().where(_H.session_id == bindparam("of"), _H.current))
+_IDS = select(_H.session_id).where(_H.current)
+_COUNT = select(func.count()).where(_H.owner == bindparam("whose"), _H.current)
+_OF_OWNER = select(HIBERNATIONS).where(_H.owner == bindparam("whose"), _H.current)
+_ADD = insert(HIBERNATIONS)
+_LET_GO = update(HIBERNATIONS).where(_H.session_id == bindparam("of")).values(current=False)
+_DUE = (
+    select(_H.session_id)
+    .join(SESSIONS, _S.id == _H.session_id)
+    .where(_H.current, _H.drop_at <= bindparam("now"), _S.status == Status.HIBERNATED.value)
+    .order_by(_H.drop_at)
+)
+_SOON = (
+    select(HIBERNATIONS)
+    .join(SESSIONS, _S.id == _H.session_id)
+    .where(_H.current, _H.drop_at.is_not(None), _S.status == Status.HIBERNATED.value)
+    .order_by(_H.drop_at, _H.id)
+)
+_NEWER = HIBERNATIONS.alias()
+# Nothing is resumed from it any more, and nothing runs from it.
+_OVER = (
+    select(HIBERNATIONS)
+    .outerjoin(SESSIONS, _S.id == _H.session_id)
+    .where(
+        _H.current.is_(False),
+        _S.id.is_(None)
+        | among(_S.status, (status.value for status in FINAL))
+        | exists().where(_NEWER.c.session_id == _H.session_id, _NEWER.c.current),
+    )
+    .order_by(_H.id)
+)
+_ALL = select(HIBERNATIONS).order_by(_H.id)
+
+
+def add(db: Connection, kept: Hibernation) -> None:
+    """Notes what is kept of a session from now on."""
+    let_go(db, kept.session_id)
+    db.execute(_ADD, asdict(kept))
+
+
+def let_go(db: Connection, session_id: str) -> None:
+    """Nothing is kept of the session any more: its end will be one."""
+    db.execute(_LET_GO, {"of": session_id})
+
+
+def is_kept(db: Connection, session_id: str) -> bool:
+    """Whether the session's home and image are kept."""
+    return bool(db.execute(_IS_KEPT, {"of": session_id}).scalar_one())
+
+
+def current(db: Connection, session_id: str) -> Hibernation | None:
+    """What the session is resumed from."""
+    row = db.execute(_CURRENT, {"of": session_id}).one_or_none()
+    return None if row is None else _of(row)
+
+
+def ids(db: Connection) -> frozenset[str]:
+    """Ids of the sessions of which something is kept."""
+    return frozenset(db.scalars(_IDS))
+
+
+def count(db: Connection, owner: str) -> int:
+    """How many sessions of an owner are kept."""
+    return db.execute(_COUNT, {"whose": owner}).scalar_one()
+
+
+def of_owner(db: Connection, owner: str) -> list[Hibernation]:
+    """What is kept of one owner's sessions."""
+    return [_of(row) for row in db.execute(_OF_OWNER, {"whose": owner})]
+
+
+def dropping(db: Connection) -> list[Hibernation]:
+    """What is kept of sessions that are hibernated and will be dropped, the next first."""
+    return [_of(row) for row in db.execute(_SOON)]
+
+
+def due(db: Connection, now: datetime) -> list[str]:
+    """Ids of hibernated sessions that are not to be kept any longer."""
+    return list(db.scalars(_DUE, {"now": now}))
+
+
+def over(db: Connection) -> list[Hibernation]:
+    """Those of which only an image is left, which nothing runs from."""
+    return [_of(row) for row in db.execute(_OVER)]
+
+
+def every(db: Connection) -> list[Hibernation]:
+    """All there are."""
+    return [_of(row) for row in db.execute(_ALL)]
+
+
+def forget(db: Connection, id: str) -> None:
+    """Its image is removed."""
+    db.execute(delete(HIBERNATIONS).where(_H.id == id))
+
+
+def _of(row: Row[Any]) -> Hibernation:
+    return Hibernation(**{name: getattr(row, name) for name in _NAMES})

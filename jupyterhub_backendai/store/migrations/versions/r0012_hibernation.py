@@ -1,0 +1,48 @@
+"""What is kept of hibernated sessions."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+_TIME = sa.DateTime(timezone=True)
+
+
+def upgrade() -> None:
+    op.create_table(
+        "hibernations",
+        sa.Column("id", sa.String(32), nullable=False),
+        sa.Column("session_id", sa.String(32), nullable=False),
+        sa.Column("owner", sa.String(255), nullable=False),
+        sa.Column("agent", sa.String(255), nullable=False),
+        sa.Column("reference", sa.String(255), nullable=False),
+        sa.Column("engine_id", sa.String(128), nullable=False),
+        sa.Column("size", sa.BigInteger(), nullable=False),
+        sa.Column("own", sa.BigInteger(), nullable=False),
+        sa.Column("made_at", _TIME, nullable=False),
+        sa.Column("drop_at", _TIME, nullable=True),
+        sa.Column("current", sa.Boolean(create_constraint=False), nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_hibernations"),
+    )
+    op.create_index("ix_hibernations_session_id", "hibernations", ["session_id"])
+    op.add_column(
+        "commits",
+        sa.Column(
+            "hibernates",
+            sa.Boolean(create_constraint=False),
+            nullable=False,
+            server_default=sa.false(),
+        ),
+    )
+
+
+def downgrade() -> None:
+    # A row that is none of this older schema's statuses would be live for ever.
+    op.execute("UPDATE sessions SET status = 'TERMINATED' WHERE status = 'HIBERNATED'")
+    op.drop_column("commits", "hibernates")
+    op.drop_table("hibernations")
