@@ -109,9 +109,10 @@ class ImageCalls(StoreBase):
             return images.finish(db, commit_id, made, now)
 
     def commits_over(self, ids: frozenset[str]) -> frozenset[str]:
-        """Which of these are not under way: over, or not known."""
+        """Which of these are not under way: over, or not known. Of a session that is hibernated it
+        is only when nothing of that runs any more."""
         with self._db.query() as db:
-            return ids - {commit.id for commit in images.commits_under_way(db)}
+            return ids - {one.id for one in images.commits_under_way(db)} - images.going_to_rest(db)
 
     def forget_commits(self, before: datetime) -> int:
         """Forgets those that were over before then; returns how many."""

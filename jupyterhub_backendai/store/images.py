@@ -111,6 +111,15 @@ _LATEST = (
     .limit(1)
 )
 _UNDER_WAY = select(COMMITS).where(text(UNDER_WAY)).order_by(_C.began_at, _C.id)
+_GOING_TO_REST = (
+    select(_C.id)
+    .join(SESSIONS, SESSIONS.c.id == _C.session_id)
+    .where(
+        _C.hibernates,
+        _C.status == CommitStatus.DONE.value,
+        SESSIONS.c.status == Status.TERMINATING.value,
+    )
+)
 _THEIRS_UNDER_WAY = select(COMMITS).where(text(UNDER_WAY), _C.owner == bindparam("whose"))
 _SINCE = (
     select(COMMITS)
@@ -327,6 +336,11 @@ def latest_commit(db: Connection, session_id: str) -> Commit | None:
 def commits_under_way(db: Connection) -> list[Commit]:
     """Oldest first."""
     return [_commit_of(row) for row in db.execute(_UNDER_WAY)]
+
+
+def going_to_rest(db: Connection) -> frozenset[str]:
+    """Ids of those that are made and whose session, which stands still, is still being ended."""
+    return frozenset(db.scalars(_GOING_TO_REST))
 
 
 def commits_of(db: Connection, owner: str, since: datetime) -> list[Commit]:

@@ -31,6 +31,7 @@ from jupyterhub_backendai.store import Session
 
 ENGINES = ("begin", "noted", "committed", "kept", "named")  # where Docker keeps images itself
 STEPS = ("asked", "moved", *ENGINES, "reading", "made", "finished")
+RESTING = (*STEPS, "paused")  # of one that is hibernated
 IN_THE_MIDST = 0.1  # seconds from the beginning of a commit
 
 
@@ -70,7 +71,8 @@ async def main(settings: dict[str, Any], stop: Stop) -> None:
         at(commit, step)
 
     docker_commits.Commit.at = told  # type: ignore[method-assign]
-    move, finish = site.store.move_commit, site.store.finish_commit
+    store = site.store
+    move, finish, rest = store.move_commit, store.finish_commit, store.finish_hibernation
 
     def moved(*args: Any, **more: Any) -> Any:
         stop.at("asked")
@@ -84,8 +86,15 @@ async def main(settings: dict[str, Any], stop: Stop) -> None:
         stop.at("finished")
         return found
 
-    site.store.move_commit = moved  # type: ignore[method-assign]
-    site.store.finish_commit = finished  # type: ignore[method-assign]
+    def rested(*args: Any) -> Any:
+        stop.at("made")
+        found = rest(*args)
+        stop.at("finished")
+        return found
+
+    store.move_commit = moved  # type: ignore[method-assign]
+    store.finish_commit = finished  # type: ignore[method-assign]
+    store.finish_hibernation = rested  # type: ignore[method-assign]
     images = site.engine.images
     worker = CommitWorker(site, images, ImageDoor(), _no_hub, Times(again=0.2, away=300))
     while site.store.commits_under_way():

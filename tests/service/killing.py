@@ -15,10 +15,14 @@ from typing import Any
 import docker
 from docker.errors import APIError, ImageNotFound
 
+from jupyterhub_backendai.engine.base import LABEL_HUB, LABEL_KERNEL, LABEL_SESSION
 from jupyterhub_backendai.engine.commit_traces import REPOSITORY
+from jupyterhub_backendai.engine.settings import scratch_name
 from jupyterhub_backendai.model.images import CommitStatus
-from jupyterhub_backendai.store import Commit
+from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.store import Commit, Session
 
+from ..hub.harness import wait_for
 from .running import BACKEND, Running, launch, running, until_open
 from .ways import make_running
 
@@ -106,6 +110,117 @@ class Killing:
         assert self.is_there() == whole
         assert self.left() == []
         assert self.usable()
+
+
+@dataclass
+class Hibernating(Killing):
+    """One that is hibernated, and writes all the time."""
+
+    home: str = ""
+
+    @property
+    def session(self) -> Session:
+        return self.service.store.get(self.commit.session_id)
+
+    async def end(self) -> None:
+        """What the Hub's process does with one that is on its way to its end."""
+        session = self.session
+        if session.status is Status.TERMINATING:
+            site = self.service.service.parts.site
+            await site.end(session.id, session.reason_code, session.reason, grace=0)
+
+    def check(self, over: Commit) -> None:
+        """Whatever happened: it rests, and nothing that it wrote is lost; or it goes on."""
+        assert self.left() == []
+        assert self.service.store.images_of("alice") == []
+        rests = over.status is CommitStatus.DONE
+        assert self.session.status is (Status.HIBERNATED if rests else Status.RUNNING), self.log
+        assert self.service.store.is_kept(self.session.id) == rests
+        if not rests:
+            assert not self.docker.images(name=self.commit.reference)
+            before = self.count(self.container)
+            assert self.usable()
+            assert self.count(self.container) >= before
+            return
+        assert not self.docker.containers(all=True, filters={"id": self.container})
+        assert self.docker.inspect_volume(self.home)
+        assert self.is_there()
+        host = {"Mounts": [{"Type": "volume", "Source": self.home, "Target": "/home/work"}]}
+        made = self.docker.create_container(
+            self.commit.reference, ["sleep", "1000"], host_config=host, user="root"
+        )
+        try:
+            self.docker.start(made)
+            assert self.count(made["Id"]) > 0
+        finally:
+            self.docker.remove_container(made, force=True)
+
+    def count(self, container: str) -> int:
+        """How far it has counted: in its home at least as far as outside, which is written after,
+        and at most one further."""
+        script = "cat /opt/n; cat /home/work/n"
+        made = self.docker.exec_create(container, ["sh", "-c", script])
+        outside, home = map(int, self.docker.exec_start(made["Id"]).split())
+        assert home - 1 <= outside <= home or container == self.container
+        return home
+
+
+# Each number is there whole: a file takes the place of the one before it.
+COUNTS = (
+    "n=0; while :; do n=$((n+1)); echo $n > /home/work/m; mv /home/work/m /home/work/n; "
+    "echo $n > /opt/m; mv /opt/m /opt/n; done"
+)
+
+
+@asynccontextmanager
+async def hibernating(folder: Path, base_url: str, image: str) -> AsyncIterator[Hibernating]:
+    """One on the daemon at that address whose session is to be hibernated."""
+    agents = [{"name": "local", "base_url": base_url}]
+    environments = [{"name": "python", "image": image}]
+    client = docker.APIClient(base_url=base_url, version="auto", timeout=300)
+    async with running(folder, agents=agents, environments=environments) as service:
+        await until_open(service)
+        session = await launch(service, "alice", {})
+        await make_running(service, session, "127.0.0.1:1")
+        hub = service.service.parts.site.hub_id
+        home = scratch_name(hub, session["id"])
+        labels = {LABEL_HUB: hub, LABEL_SESSION: session["id"], LABEL_KERNEL: "main1"}
+        client.create_volume(home, labels=labels)
+        host = {"Mounts": [{"Type": "volume", "Source": home, "Target": "/home/work"}]}
+        made = client.create_container(
+            image, ["sh", "-c", f"{WRITES}; {COUNTS}"], user="root", labels=labels,
+            host_config=host,
+        )["Id"]  # fmt: skip
+        reference = ""
+        try:
+            client.start(made)
+            wait_for("it to count", lambda: _says(client, made, "cat /opt/n"))
+            service.store.set_kernel(session["id"], container_id=made)
+            path = f"api/sessions/{session['id']}/hibernation"
+            reply = await service.call("POST", path, "alice")
+            assert reply.status == 202, reply.json
+            reference = reply.json["reference"]
+            settings = {
+                **BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite",
+                "agents": agents, "environments": environments,
+            }  # fmt: skip
+            commit = service.store.commit(reply.json["id"])
+            yield Hibernating(service, folder, settings, client, made, commit, home)
+        finally:
+            with suppress(APIError):
+                client.remove_container(made, force=True)
+            with suppress(APIError):
+                client.remove_volume(home, force=True)
+            if reference:
+                with suppress(APIError):
+                    client.remove_image(reference)
+            client.close()
+
+
+def _says(client: docker.APIClient, container: str, script: str) -> bytes:
+    made = client.exec_create(container, ["sh", "-c", script])
+    out: bytes = client.exec_start(made["Id"])
+    return out if client.exec_inspect(made["Id"])["ExitCode"] == 0 else b""
 
 
 @asynccontextmanager

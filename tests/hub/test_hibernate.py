@@ -1,0 +1,180 @@
+"""Sessions that are hibernated and resumed, with a real Hub and a real Docker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import docker
+import pytest
+
+from .harness import ENVIRONMENTS, Hub, wait_for
+from .test_images import PACKAGE, Api
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
+SETTINGS = {
+    "BackendAI": {
+        "agents": [
+            {"name": "local", "capacity": {"cpu": 8, "mem": "8g"}, "resource_group": "default"}
+        ],
+        "resource_groups": [{"name": "default"}],
+        "presets": [{"name": "small", "cpu": 0.5, "mem": "512m"}],
+        "environments": ENVIRONMENTS,
+        "default_policy": {"hibernate": {"most": 2}},
+        "user_policies": {"nobody": {"hibernate": {"most": 0}}},
+    },
+}
+
+
+def running(hub: Hub, api: Api, **body: Any) -> dict[str, Any]:
+    """A session of this user that runs."""
+    reply = api.call("POST", "api/sessions", json=body)
+    assert reply.status_code == 201, reply.text
+    return runs(hub, api, reply.json()["sessions"][0]["id"])
+
+
+def until(hub: Hub, api: Api, session_id: str, status: str) -> dict[str, Any]:
+    """The session, when it has come to this status."""
+
+    def there() -> dict[str, Any] | None:
+        row = api.call("GET", f"api/sessions/{session_id}").json()
+        return dict(row) if row["status"] == status else None
+
+    try:
+        return wait_for(f"{session_id} to be {status}", there, 120)
+    except AssertionError:
+        print(hub.log_text()[-6000:])
+        print(json.dumps(api.call("GET", f"api/sessions/{session_id}/history").json(), indent=1))
+        raise
+
+
+def hibernate(hub: Hub, api: Api, session_id: str) -> dict[str, Any]:
+    """The session, when it rests."""
+    reply = api.call("POST", f"api/sessions/{session_id}/hibernation")
+    assert reply.status_code == 202, reply.text
+    assert reply.json()["hibernates"]
+    return until(hub, api, session_id, "HIBERNATED")
+
+
+def resume(hub: Hub, api: Api, session_id: str) -> dict[str, Any]:
+    """The session, when it runs again."""
+    reply = api.call("POST", f"api/sessions/{session_id}/resume")
+    assert reply.status_code == 202, reply.text
+    return runs(hub, api, session_id)
+
+
+def runs(hub: Hub, api: Api, session_id: str) -> dict[str, Any]:
+    """The session, when it runs and the Hub has a way to it."""
+    row = until(hub, api, session_id, "RUNNING")
+    hub.until_ready(api.user, row["server_name"])
+    return row
+
+
+def kept_images(hub: Hub) -> list[str]:
+    """References of images that this hub's sessions became."""
+    rows = docker.from_env().api.images(filters={"label": f"backendai.image.hub={hub.hub_id}"})
+    return [tag for row in rows for tag in row.get("RepoTags") or ()]
+
+
+def test_what_was_there_is_there_again(hub: Hub) -> None:
+    owner = Api(hub, "owner")
+    env = {"MY_SECRET": "value-of-mine-7723"}
+    before = running(hub, owner, name="work", env=env)
+    session = before["id"]
+    notebook = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    hub.run_inside(session, "sh", "-c", f"echo '{notebook}' > /home/work/edited.ipynb")
+    first = hub.container_of(session)
+    first.exec_run(["sh", "-c", PACKAGE], user="root")
+    first.exec_run(["sh", "-c", "echo kept > /opt/kept; chmod 644 /opt/kept"], user="root")
+
+    rests = hibernate(hub, owner, session)
+    assert rests["reason"] == "owner hibernated it."
+    assert hub.containers() == []
+    assert hub.held() == []
+    assert len(hub.volumes()) == 1, "its home"
+    wait_for(
+        "the Hub to have no server of it", lambda: not hub.server("owner", rests["server_name"])
+    )
+    kept = owner.call("GET", f"api/sessions/{session}/hibernation").json()
+    assert kept["agent"] == "local"
+    assert kept["drop_at"] is not None
+    listed = owner.call("GET", "api/sessions?state=live").json()["items"]
+    assert [row["status"] for row in listed] == ["HIBERNATED"]
+    assert owner.images() == [], "it is no image to choose"
+    [reference] = kept_images(hub)
+    config = docker.from_env().images.get(reference).attrs["Config"]
+    assert "value-of-mine-7723" not in json.dumps(config)
+
+    after = resume(hub, owner, session)
+    for field in ("name", "server_name", "cpu", "mem", "environment", "version"):
+        assert after.get(field) == before.get(field), field
+    assert hub.container_of(session).id != first.id
+    assert hub.run_inside(session, "cat", "/home/work/edited.ipynb").strip() == notebook
+    assert hub.run_inside(session, "cat", "/opt/kept") == "kept\n"
+    script = "import installed_tool; print(installed_tool.VALUE)"
+    assert hub.run_inside(session, "python3", "-c", script) == "42\n"
+    assert hub.run_inside(session, "sh", "-c", "echo $MY_SECRET") == "value-of-mine-7723\n"
+
+    # Once more: what was kept the first time goes, and nothing is left at the end.
+    hub.run_inside(session, "sh", "-c", "echo second > /home/work/second")
+    hibernate(hub, owner, session)
+    wait_for("the earlier image to go", lambda: reference not in kept_images(hub), 90)
+    resume(hub, owner, session)
+    assert hub.run_inside(session, "cat", "/home/work/second") == "second\n"
+    assert hub.run_inside(session, "cat", "/opt/kept") == "kept\n"
+    assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
+    until(hub, owner, session, "TERMINATED")
+    assert hub.volumes() == []
+    wait_for("all images to go", lambda: kept_images(hub) == [], 90)
+
+
+def test_one_that_is_ended_while_it_rests(hub: Hub) -> None:
+    owner = Api(hub, "second")
+    session = running(hub, owner, name="rests")["id"]
+    hub.run_inside(session, "sh", "-c", "echo mine > /home/work/mine")
+    hibernate(hub, owner, session)
+    # The Hub's own start of that server is none of its business.
+    server = hub.sessions("second")[-1]["server_name"]
+    reply = hub.launch("second", {}, server)
+    assert reply.status_code < 500 or reply.status_code == 503
+    assert owner.call("GET", f"api/sessions/{session}").json()["status"] == "HIBERNATED"
+    # Nor may anybody else resume it, or know of it.
+    other = Api(hub, "other")
+    for method, path in (("POST", "resume"), ("GET", "hibernation"), ("POST", "hibernation")):
+        assert other.call(method, f"api/sessions/{session}/{path}").status_code == 404
+    # A resuming that is cancelled leads back to its rest.
+    reply = owner.call("POST", f"api/sessions/{session}/resume")
+    assert reply.status_code == 202
+    owner.call("DELETE", f"api/sessions/{session}")
+    rests = wait_for(
+        "it to rest again or run",
+        lambda: (
+            (row := owner.call("GET", f"api/sessions/{session}").json())["status"]
+            in {"HIBERNATED", "TERMINATED"}
+            and row
+        ),
+        120,
+    )
+    if rests["status"] == "HIBERNATED":
+        assert len(hub.volumes()) == 1
+        assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
+        until(hub, owner, session, "TERMINATED")
+    assert hub.volumes() == []
+    wait_for("its image to go", lambda: kept_images(hub) == [], 90)
+
+
+def test_what_is_refused_before_any_work(hub: Hub) -> None:
+    nobody, owner = Api(hub, "nobody"), Api(hub, "third")
+    session = running(hub, nobody)["id"]
+    reply = nobody.call("POST", f"api/sessions/{session}/hibernation")
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (403, "too_many_hibernated")
+    reply = nobody.call("POST", f"api/sessions/{session}/resume")
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (409, "not_hibernated")
+    job = owner.call(
+        "POST", "api/sessions", json={"type": "batch", "batch": {"command": "sleep 1000"}}
+    ).json()["sessions"][0]["id"]
+    reply = owner.call("POST", f"api/sessions/{job}/hibernation")
+    assert (reply.status_code, reply.json()["errors"][0]["code"]) == (409, "batch")
+    nobody.call("DELETE", f"api/sessions/{session}")
+    owner.call("DELETE", f"api/sessions/{job}?force=1")
+    wait_for("both to be over", lambda: hub.held() == [], 90)
