@@ -55,6 +55,7 @@ from .pages.apps import AppsPage
 from .pages.base import Asset, Callback, HubAsset, Page, Script
 from .pages.commit import CommitPage
 from .pages.ending import EndPage
+from .pages.hibernate import HibernatePage, ResumePage
 from .pages.history import HistoryListPage
 from .pages.idle import KeepPage
 from .pages.images import DeleteImagePage, ImagesPage
@@ -122,6 +123,8 @@ PAGES: dict[str, type[Page]] = {
     "sessions/{id}/apps": AppsPage,
     "sessions/{id}/log": LogPage,
     "sessions/{id}/commit": CommitPage,
+    "sessions/{id}/hibernate": HibernatePage,
+    "sessions/{id}/resume": ResumePage,
     "images": ImagesPage,
     "images/{id}/delete": DeleteImagePage,
 }

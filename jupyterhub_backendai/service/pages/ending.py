@@ -40,5 +40,6 @@ class EndPage(Page):
         self.show(
             "backendai/pages/end.html", self.caller, session=session, waits=in_line(session),
             image=commit.name if commit is not None and under_way else "",
+            hibernates=commit is not None and commit.hibernates,
             page_of=self.page_of,
         )  # fmt: skip

@@ -50,6 +50,8 @@ def title_of(session: Session) -> str:
         return f"{name} is in line"
     if status is Status.RUNNING:
         return f"{name} is ready" if session.type == "interactive" else f"{name} runs"
+    if status is Status.HIBERNATED:
+        return f"{name} is hibernated"
     if status is Status.TERMINATING:
         return f"{name} is being ended"
     if status is Status.CANCELLED:
@@ -83,4 +85,5 @@ def tab_state(session: Session) -> str:
         return "ready"
     if session.status is Status.ERROR or session.result is SessionResult.FAILURE:
         return "failed"
-    return "" if session.status.is_final else "starting"
+    rests = session.status.is_final or session.status is Status.HIBERNATED
+    return "" if rests else "starting"

@@ -19,6 +19,7 @@ from ..image_rows import CommitRow
 from .idle import IdlePage
 from .images import images_url, launch_link
 from .notices import KEPT, tab_state
+from .resting import rest_of
 from .use import rows
 from .words import entry_to, said_to, session_to
 
@@ -70,11 +71,13 @@ class DetailPage(SessionPage):
             used = await usage_of(self.site, session, granted, gpus, now, None)
             self.write_page("", DETAIL, rows=list(rows(used)))
             return
-        earlier, later, (history, _), image = await asyncio.gather(
+        may = self.caller.may(START, session.owner, session.owner_groups)
+        earlier, later, (history, _), image, rest = await asyncio.gather(
             db(store.dependencies, session.id),
             db(store.dependents, session.id),
             db(store.history_page, session.id, limit=NEWEST),
             self._image(session),
+            rest_of(self, session, may),
         )
         caller = self.caller
         history = [entry_to(caller.name, row, session.owner) for row in history]
@@ -83,12 +86,12 @@ class DetailPage(SessionPage):
             session=session, kernels=kernels, granted=granted, depends_on=earlier, dependents=later,
             checks=latest_checks(session, history), events=self.events(session),
             can_end=self.may_end(session), readable=self.readable,
-            can_rename=caller.may(START, session.owner, session.owner_groups),
+            can_rename=may,
             may_order=caller.may_all(START),
             mine=session.owner == caller.name, page_of=self.page_of,
             environment_of=self.environment_of,
             tab_state=tab_state, apps_url=self.page_of(session, "apps"), launch_url=self.launch_url,
-            **image,
+            **image, **rest,
             server_url=self.server_url(session), shm=format_bytes(session.request.shm),
         )  # fmt: skip
 
@@ -131,7 +134,10 @@ class DetailPage(SessionPage):
 
 
 def shown(commit: CommitRow) -> bool:
-    """Whether the making of an image is still news beside its session."""
+    """Whether the making of an image is still news beside its session. One that has hibernated is
+    none: the session says so itself."""
+    if commit.hibernates and commit.status is CommitStatus.DONE:
+        return False
     return commit.ended_at is None or utcnow() - commit.ended_at < KEPT
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Literal
 from urllib.parse import urlencode
 
 from pydantic import Field
 
+from ...model.hibernation import Hibernation
 from ...model.slots import SLOT_NAMES, format_bytes, format_thousandths
 from ...model.status import FINAL, LIVE, Status
 from ...site.runtime import Site
 from ...store import Filter, Session
-from ..auth import READ, Caller
+from ..auth import READ, START, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
@@ -118,7 +120,19 @@ class SessionsPage(Page):
             columns=list(query.columns(service, _COLUMNS[query.state])),
             environment_of=self.environment_of, server_url=self.server_url,
             idle_end=partial(ends_at, self.service), use_of=self._use_of,
+            kept_until=await self._kept(sessions), may_resume=self._may_resume,
         )  # fmt: skip
+
+    async def _kept(self, sessions: Sequence[Session]) -> Callable[[Session], datetime | None]:
+        """Until when those that are hibernated are kept."""
+        found: list[Hibernation] = []
+        if any(one.status is Status.HIBERNATED for one in sessions):
+            found = await self.site.db(self.site.store.hibernations_dropping)
+        until = {one.session_id: one.drop_at for one in found}
+        return lambda session: until.get(session.id)
+
+    def _may_resume(self, session: Session) -> bool:
+        return self.caller.may(START, session.owner, session.owner_groups)
 
     def _use_of(self, session: Session) -> list[Bar]:
         return bars(self.service.used(session.id))

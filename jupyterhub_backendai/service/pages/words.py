@@ -27,7 +27,7 @@ class Tag:
 
     word: str
     icon: str
-    kind: str  # "ok", "wait", "move", "warn", "bad", or "" for what is over
+    kind: str  # "ok", "wait", "move", "warn", "bad", or "" for what is over, or rests
     turns: bool = False
 
 
@@ -40,6 +40,7 @@ _STATUS: dict[Status, Tag] = {
     Status.CREATING: Tag("Creating", *_MOVES),
     Status.RUNNING: Tag("Running", "circle-check", "ok"),
     Status.TERMINATING: Tag("Terminating", *_MOVES),
+    Status.HIBERNATED: Tag("Hibernated", "moon", ""),
     Status.TERMINATED: Tag("Terminated", "circle-stop", ""),
     Status.CANCELLED: Tag("Cancelled", "ban", ""),
     Status.ERROR: Tag("Error", "circle-xmark", "bad"),
@@ -201,7 +202,9 @@ def in_line(session: Session) -> bool:
 
 
 def began_at(session: Session) -> datetime:
-    """Since when a session is what it is: waits, or runs."""
+    """Since when a session is what it is: waits, runs, or rests."""
+    if session.status is Status.HIBERNATED:
+        return session.status_changed_at
     return session.running_at or session.submitted_at
 
 
