@@ -27,6 +27,7 @@ from jupyterhub_backendai.model.catalog import (
     Version,
 )
 from jupyterhub_backendai.model.gpus import Enforcement, GpuRule, Unit
+from jupyterhub_backendai.model.hibernation import Hibernating
 from jupyterhub_backendai.model.idle import (
     IdleMinimum,
     IdleRules,
@@ -86,6 +87,10 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "operator": '`"and"`: all metrics have to be below their thresholds; `"or"`: any',
         "thresholds": "percent of what was granted, by metric: `cpu`, `mem`, `gpu`, `gpu_mem`; "
         "`None` leaves a metric out",
+    },
+    Hibernating: {
+        "most": ("hibernated sessions that the user may have at once; with 0 none", "3"),
+        "retention": ("how long one is kept; `None`: until it is ended", '`"14d"`'),
     },
     Keep: {
         "each": ("how much longer at once, at most", '`"2h"`'),
@@ -214,6 +219,10 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
             "how long the user may keep a session that idle checks would end; `None`: not at all",
             "2 hours at once, 8 hours in all",
         ),
+        "hibernate": (
+            "how many sessions the user may have hibernated, and for how long one is kept",
+            "3, each for 14 days",
+        ),
     },
     ImageRegistry: {
         "prefix": "the registry's address, and a place in it",
@@ -269,7 +278,11 @@ PARTS: dict[str, list[tuple[str, type[BaseModel]]]] = {
     "resource_groups": [("A resource group", ResourceGroup)],
     "agents": [("An agent", AgentEntry)],
     "gpus": [("A rule", GpuRule), ("A unit", Unit), ("What must be held", Enforcement)],
-    "default_policy": [("A policy", Policy), ("Keeping a session", Keep)],
+    "default_policy": [
+        ("A policy", Policy),
+        ("Keeping a session", Keep),
+        ("Hibernated sessions", Hibernating),
+    ],
     "idle": [
         ("All checks", IdleRules),
         ("The network check", Network),
@@ -288,7 +301,8 @@ MEANING: dict[Status, str] = {
     Status.PULLING: "The image is downloaded to the agent.",
     Status.CREATING: "The container is made and its server starts.",
     Status.RUNNING: "The server answers.",
-    Status.TERMINATING: "Its container and its home are removed.",
+    Status.TERMINATING: "Its container is removed, and its home unless it is hibernated.",
+    Status.HIBERNATED: "It rests: its home and an image of it are kept, and it may be resumed.",
     Status.TERMINATED: "It is over: somebody ended it, or its server ended by itself.",
     Status.CANCELLED: "It is over, and never had a container.",
     Status.ERROR: "It is over, and nobody wanted that: its start failed.",
@@ -314,6 +328,8 @@ PHASES: dict[Phase, str] = {
     Phase.RECONCILE: "Something that had died was found and put right.",
     Phase.KEEP: "Its owner keeps it, though idle checks would end it.",
     Phase.COMMIT: "An image is made of it.",
+    Phase.HIBERNATE: "It is put to rest.",
+    Phase.RESUME: "It is to run again.",
 }
 STEPS: dict[Step, str] = {
     Step.LIMITS: "`schedule`: quotas and machines could hold it if nothing else ran.",
@@ -482,6 +498,14 @@ GALLERY = {
         "session-image-under-way",
         "session-image-made",
         "session-image-failed",
+    ],
+    "Hibernating": [
+        "hibernate",
+        "session-being-hibernated",
+        "session-hibernated",
+        "sessions-with-one-hibernated",
+        "end-one-that-is-hibernated",
+        "end-one-that-is-being-hibernated",
     ],
     "Images": ["images", "images-none", "delete-an-image", "delete-an-image-in-use"],
     "Apps of a session": ["apps"],

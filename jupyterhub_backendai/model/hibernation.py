@@ -51,6 +51,12 @@ class Hibernation:
     current: bool
 
 
+def hibernated_by(name: str) -> str:
+    """The reason of a session that somebody hibernated, as it is kept; whoever shows it to that
+    person says "You"."""
+    return f"{name} hibernated it."
+
+
 def not_hibernatable(type: str, running: bool) -> FieldError | None:
     """Why a session cannot be hibernated, whoever asks."""
     if type != "interactive":

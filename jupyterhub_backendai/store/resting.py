@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, update
 
-from ..model.hibernation import Hibernation
+from ..model.hibernation import Hibernation, hibernated_by
 from ..model.images import CommitStatus
 from ..model.status import Phase, Result, Status
 from . import images, kept, sessions
@@ -33,7 +33,7 @@ def finish(
     """See `HibernationCalls.finish_hibernation`."""
     session = sessions.locked(db, images.commit(db, commit_id).session_id)
     done = images.move(db, commit_id, CommitStatus.DONE, now)
-    by = f"{done.asked_by} hibernated it."
+    by = hibernated_by(done.asked_by)
     outcome = Outcome(
         Phase.HIBERNATE, Result.SUCCESS, to_status=Status.TERMINATING, message=by
     )  # fmt: skip

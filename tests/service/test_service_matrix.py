@@ -12,6 +12,7 @@ from jupyterhub_backendai.service.table import CALLS, Call, Who
 from jupyterhub_backendai.site.clock import utcnow
 
 from .image_shelf import CONTAINER, begin, made, shelf_of
+from .images_made import rest
 from .running import Running, keep_log, launch, until_open
 from .session_server import SessionServer, item, session_server
 from .ways import end, make_running
@@ -33,7 +34,8 @@ BODIES: dict[str, Any] = {
     "keep": {},
     "makeImage": {"name": "mine"},
 }
-RUNS = {"openApp", "idle", "keep", "makeImage"}  # asked of a session that runs
+RUNS = {"openApp", "idle", "keep", "makeImage", "hibernate"}  # asked of a session that runs
+RESTS = {"hibernation", "resume"}  # asked of one that is hibernated
 MADE = {"image", "deleteImage"}  # asked of an image
 
 
@@ -94,6 +96,9 @@ async def who_may(call: Call, service: Running, server: SessionServer) -> None:
             service.store.set_kernel(session["id"], container_id=CONTAINER)
             assert service.service.idle is not None
             await service.service.idle.once()
+        if call.name in RESTS:
+            await make_running(service, session, server.address)
+            rest(service, service.store.get(session["id"]))
         if call.name == "logs":
             keep_log(service, session["id"], b"hello\n")
         token = None if who == "nobody" else who

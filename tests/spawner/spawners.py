@@ -80,7 +80,7 @@ class Machine(Engine):
     async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
         return
 
-    async def remove_session(self, agent: str, session_id: str) -> int:
+    async def remove_session(self, agent: str, session_id: str, keep_home: bool = False) -> int:
         self.removed.append(session_id)
         self.made = [made for made in self.made if made != session_id]
         return 1

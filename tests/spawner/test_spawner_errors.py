@@ -186,7 +186,7 @@ def test_a_forged_line_is_seen_as_what_it_is() -> None:
 
 # ---- what to do next -----------------------------------------------------------------------------
 
-NEXT = ("Start ", "Ask ", "ell your admin", "Choose ", "Try ")
+NEXT = ("Start ", "Resume ", "Ask ", "ell your admin", "Choose ", "Try ")
 PACKAGE = Path(__file__).parents[2] / "jupyterhub_backendai"
 
 

@@ -186,7 +186,7 @@ async def test_a_session_whose_server_the_hub_lost_ends(
         assert look(sessions) == frozenset()  # not before it was so for a minute
         monkeypatch.setattr(reconcile, "LOST", -1)
 
-        async def here(*_: object) -> int:
+        async def here(*_: object, **__: object) -> int:
             return 0
 
         async def unknown(*_: object) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from markupsafe import Markup
 
 from ...model import gpu_words
+from ...model.hibernation import hibernated_by
 from ...model.slots import format_bytes, format_thousandths
 from ...model.status import IN_LINE, Phase, Result, Status
 from ...model.steps import Step
@@ -106,12 +107,12 @@ _OF_OTHERS = [
 
 def said_to(reader: str, sentence: str, owner: str) -> str:
     """A session's reason, or a message of its history, as it reads to whoever reads it."""
-    you = ended_by("You")
-    if sentence.startswith(own := ended_by(reader)):
-        return you + sentence[len(own) :]
+    for did in (ended_by, hibernated_by):
+        if sentence.startswith(own := did(reader)):
+            return did("You") + sentence[len(own) :]
     if reader == owner:
         return sentence
-    if sentence.startswith(you):  # as it was kept once: the owner did
+    if sentence.startswith(you := ended_by("You")):  # as it was kept once: the owner did
         return ended_by(owner) + sentence[len(you) :]
     for said, other in _OF_OTHERS:
         sentence = said.sub(lambda _, other=other: other.format(owner=owner), sentence)  # type: ignore[misc]

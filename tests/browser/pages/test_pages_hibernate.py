@@ -43,8 +43,8 @@ async def test_one_is_hibernated_and_resumed_with_the_keyboard(
     rest(service, session)
     await page.reload()
     told = page.get_by_role("region", name="Hibernated")
-    await expect(told).to_contain_text("alice hibernated it.")
-    await expect(told).to_contain_text("It holds nothing of your limits.")
+    await expect(told).to_contain_text("You hibernated it.")
+    await expect(told).to_contain_text("Until it is resumed it holds nothing.")
     await page.get_by_role("button", name="Resume").press("Enter")
     await expect(page.get_by_role("heading", name="In line")).to_be_visible()
     assert service.store.get(session.id).status is Status.PENDING
