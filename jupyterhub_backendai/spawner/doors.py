@@ -14,7 +14,7 @@ from ..model.images import with_images
 from ..model.policy import Policy
 from ..model.resolve import Context, SessionRequest, resolve
 from ..model.sizes import size_error
-from ..model.status import MAX_TRIES
+from ..model.status import MAX_TRIES, Status
 from ..site.form import form_from_link, quick_start, spec_from_form
 from ..site.runtime import Site
 from ..store import Session
@@ -119,6 +119,11 @@ class OptionDoors(HasTraits):
     async def ended_because(self) -> str:
         """Why this server's last session ended, if not by its owner: its page asks for it."""
         return await ended_because(self)
+
+    async def rests(self) -> bool:
+        """Whether this server's session is hibernated, for its page."""
+        session = await last_session(self)
+        return session is not None and session.status is Status.HIBERNATED
 
     async def last_session(self) -> str:
         """The id of this server's newest session, for its page; empty where there is none."""

@@ -67,7 +67,7 @@ class InLine(OptionDoors):
     async def queued(self, options: dict[str, Any]) -> Session | None:
         site, asked_by_queue = self.site, self._asked_by_queue()
         waiting = await site.db(site.store.live_of, self.user.name, self.name)
-        if waiting is not None and self._is_older_than_its_owner(waiting):
+        if waiting is not None and await self._is_older_than_its_owner(waiting):
             await site.end(waiting.id, "owner_gone", OWNER_GONE)
             waiting = None
         # One of this very run has a start, or is being ended because it was given up.
@@ -78,12 +78,15 @@ class InLine(OptionDoors):
             raise SessionSpawnError.failed(LaunchError("cancelled", GONE))
         return None
 
-    def _is_older_than_its_owner(self, session: Session) -> bool:
-        """Whether it waits by itself since before the account was made, for whoever had one of
-        that name then."""
+    async def _is_older_than_its_owner(self, session: Session) -> bool:
+        """Whether it waits by itself, or rested, since before the account was made, for whoever
+        had one of that name then."""
+        if session.status not in IN_LINE or session.driver is not None:
+            return False
         made = self.user.orm_user.created.replace(tzinfo=timezone.utc)
-        by_itself = session.status in IN_LINE and session.driver is None
-        return by_itself and bool(session.submitted_at < made)
+        rest = await self.site.db(self.site.store.hibernation, session.id)
+        since = session.submitted_at if rest is None else min(rest.made_at, session.submitted_at)
+        return bool(since < made)
 
     def _asked_by_queue(self) -> str:
         """Id of the session that the service asks to be started, and no other."""

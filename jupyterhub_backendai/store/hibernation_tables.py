@@ -27,7 +27,7 @@ class HibernationRow(Base):
     drop_at: Mapped[datetime | None] = mapped_column(UtcTime)
     current: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
 
-    __table_args__ = (Index(None, "session_id"),)
+    __table_args__ = (Index(None, "session_id"), Index(None, "owner"))
 
 
 HIBERNATIONS = table(HibernationRow)

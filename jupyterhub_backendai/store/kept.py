@@ -33,11 +33,12 @@ _DUE = (
     .order_by(_H.drop_at)
 )
 _SOON = (
-    select(HIBERNATIONS)
+    select(HIBERNATIONS, _S.name)
     .join(SESSIONS, _S.id == _H.session_id)
     .where(_H.current, _H.drop_at.is_not(None), _S.status == Status.HIBERNATED.value)
     .order_by(_H.drop_at, _H.id)
 )
+_SOON_OF = _SOON.where(_H.owner == bindparam("whose"))
 _NEWER = HIBERNATIONS.alias()
 # Nothing is resumed from it any more, and nothing runs from it.
 _OVER = (
@@ -91,9 +92,11 @@ def of_owner(db: Connection, owner: str) -> list[Hibernation]:
     return [_of(row) for row in db.execute(_OF_OWNER, {"whose": owner})]
 
 
-def dropping(db: Connection) -> list[Hibernation]:
-    """What is kept of sessions that are hibernated and will be dropped, the next first."""
-    return [_of(row) for row in db.execute(_SOON)]
+def dropping(db: Connection, owner: str | None) -> list[tuple[Hibernation, str]]:
+    """What is kept of sessions that are hibernated and will be dropped, with their names, the next
+    first."""
+    rows = db.execute(_SOON) if owner is None else db.execute(_SOON_OF, {"whose": owner})
+    return [(_of(row), row.name) for row in rows]
 
 
 def due(db: Connection, now: datetime) -> list[str]:

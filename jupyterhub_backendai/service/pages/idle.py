@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from ...model.hibernation import Hibernation
 from ...scheduling.idle import earliest
+from ...site.clock import utcnow
+from ...site.runtime import Site
 from ...store import Session
 from ..auth import START
 from ..base import Refused
@@ -19,6 +22,9 @@ from .base import Page
 
 if TYPE_CHECKING:
     from ..app import Service
+
+
+DROP_AHEAD = timedelta(days=1)  # how long before a hibernated session is dropped people are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +58,14 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
             keeps_for(site, one, now),
             service.notices.told(one.session.id) if service.notices is not None else "",
         )  # fmt: skip
+
+
+async def drops_of(site: Site, owner: str) -> list[tuple[Hibernation, str]]:
+    """What is kept of a user's hibernated sessions and will be dropped within a day, with their
+    names."""
+    soon = utcnow() + DROP_AHEAD
+    found = await site.db(site.store.hibernations_dropping, owner)
+    return [(rest, name) for rest, name in found if rest.drop_at and rest.drop_at <= soon]
 
 
 def ends_at(service: Service, session: Session) -> datetime | None:

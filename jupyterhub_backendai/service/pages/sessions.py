@@ -20,7 +20,7 @@ from ..auth import READ, START, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
-from .idle import ends_at, warnings_of
+from .idle import drops_of, ends_at, warnings_of
 from .launcher import FOR
 from .lists import ListSettings
 from .use import Bar, bars
@@ -83,7 +83,8 @@ class SessionsPage(Page):
             # Every page asks for it: who may not see their own sessions has none to be warned of.
             may = self.caller.is_user and self.caller.may(READ, self.caller.name)
             found = list(warnings_of(self.service, self.caller.name)) if may else []
-            self.write_page("", PARTS, warnings=found)
+            drops = await drops_of(site, self.caller.name) if may else []
+            self.write_page("", PARTS, warnings=found, drops=drops)
             return
         owner = await whose(self.service, self.caller, query.owner or None)
         db, store, rest = site.db, site.store, "over" if query.state == "live" else "live"
@@ -125,10 +126,11 @@ class SessionsPage(Page):
 
     async def _kept(self, sessions: Sequence[Session]) -> Callable[[Session], datetime | None]:
         """Until when those that are hibernated are kept."""
-        found: list[Hibernation] = []
+        found: list[tuple[Hibernation, str]] = []
         if any(one.status is Status.HIBERNATED for one in sessions):
-            found = await self.site.db(self.site.store.hibernations_dropping)
-        until = {one.session_id: one.drop_at for one in found}
+            find = self.site.store.hibernations_dropping
+            found = await self.site.db(find, None)
+        until = {rest.session_id: rest.drop_at for rest, _ in found}
         return lambda session: until.get(session.id)
 
     def _may_resume(self, session: Session) -> bool:

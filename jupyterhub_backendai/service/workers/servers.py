@@ -42,7 +42,9 @@ class ServersWorker:
         site = self.site
         # The Hub first: whatever starts meanwhile is in the database before it is in the Hub.
         active = await self.hub.active_servers()
-        live = {(s.owner, s.server_name): s for s in await site.db(site.store.live)}
+        rows = await site.db(site.store.live)
+        # One that rests has no server; it has the name of one.
+        live = {(s.owner, s.server_name): s for s in rows if s.status is not Status.HIBERNATED}
         running = {key for key, s in live.items() if s.status is Status.RUNNING}
         lost = {(key, False) for key in running - active.keys()}
         left = {(key, True) for key, ready in active.items() if ready and key not in live}

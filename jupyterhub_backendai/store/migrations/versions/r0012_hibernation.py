@@ -29,7 +29,8 @@ def upgrade() -> None:
         sa.Column("current", sa.Boolean(create_constraint=False), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_hibernations"),
     )
-    op.create_index("ix_hibernations_session_id", "hibernations", ["session_id"])
+    for column in ("session_id", "owner"):
+        op.create_index(f"ix_hibernations_{column}", "hibernations", [column])
     op.add_column(
         "commits",
         sa.Column(

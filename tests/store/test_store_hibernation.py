@@ -1,0 +1,207 @@
+"""Sessions that are hibernated: what is kept of them, and every way from there."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from store_samples import (
+    CATALOG,
+    NOW,
+    POLICIES,
+    after,
+    batch,
+    run_pass,
+    start,
+    submit,
+    violations,
+)
+from test_store_images import MADE, begin, codes, running
+
+from jupyterhub_backendai.model.errors import RequestError
+from jupyterhub_backendai.model.images import CommitStatus, reference_of
+from jupyterhub_backendai.model.status import IllegalTransition, Phase, Status
+from jupyterhub_backendai.store import (
+    Changed,
+    ClockRecord,
+    Commit,
+    IdleRecord,
+    Session,
+    Store,
+    Wish,
+)
+
+S = Status
+DAY = 86400
+
+
+def begin_rest(store: Store, session: Session, most: int = 3, seconds: float = 0) -> Commit:
+    wish = Wish("hibernated", "ana", "c" * 64, hibernates=True)
+    return store.begin_hibernation(session.id, wish, most, reference_of, after(seconds))
+
+
+def finish(store: Store, commit: Commit, days: float | None = 14, seconds: float = 2) -> Session:
+    store.move_commit(commit.id, CommitStatus.COMMITTING, after(seconds))
+    until = None if days is None else after(seconds) + timedelta(days=days)
+    return store.finish_hibernation(commit.id, MADE, until, after(seconds))
+
+
+def over(store: Store, session: Session, to: Status = S.TERMINATED, seconds: float = 3) -> Session:
+    """The end of what it was doing."""
+    return store.move(session.id, to, phase=Phase.TERMINATE, now=after(seconds))
+
+
+def resting(store: Store, name: str = "rests", days: float | None = 14) -> Session:
+    session = running(store, name)
+    return over(store, finish(store, begin_rest(store, session), days))
+
+
+def test_it_holds_nothing_and_keeps_its_place_in_the_list(store: Store) -> None:
+    session = running(store, "rests")
+    ends = finish(store, begin_rest(store, session))
+    assert (ends.status, ends.reason) == (S.TERMINATING, "ana hibernated it.")
+    assert store.is_kept(session.id)
+    rests = over(store, ends)
+    assert (rests.status, rests.driver, rests.agent) == (S.HIBERNATED, None, "a")
+    assert rests.ended_at is None
+    assert store.holdings() == []
+    assert violations(store) == []
+    assert [one.id for one in store.live()] == [session.id]
+    assert store.images_of("ana") == []
+    assert store.commits_of("ana", NOW - timedelta(days=1)) == [], "it is no image to tell of"
+    kept = store.hibernation(session.id)
+    assert kept is not None
+    assert (kept.agent, kept.current, kept.drop_at) == ("a", True, after(2) + timedelta(days=14))
+    # Its name and its server are taken still.
+    with pytest.raises(RequestError) as error:
+        submit(store, "rests", now=after(9))
+    assert ("name", "in_use") in codes(error)
+
+
+def test_resumed_it_stands_behind_all_who_wait(store: Store) -> None:
+    rests = resting(store)
+    store.save_idle({rests.id: IdleRecord(5.0, 6.0)}, ClockRecord(1.5, 1.7e9, 1.5, "boot"))
+    waits = store.resume(rests.id, "ana", after(50))
+    assert (waits.status, waits.agent) == (S.PENDING, None)
+    (one,) = [p for p in store.snapshot(POLICIES, CATALOG, after(55)).pending if p.id == rests.id]
+    assert (one.agent, one.submitted_at) == ("a", after(50).timestamp())
+    assert store.idle_records() == {}, "its idle checks begin anew"
+    assert store.is_kept(rests.id), "until it runs"
+    run_pass(store, 60)
+    start(store, rests.id, 61)
+    assert not store.is_kept(rests.id)
+    assert store.hibernation(rests.id) is None
+    assert store.hibernations_over() == [], "it runs from its image"
+    ended = over(store, store.move(rests.id, S.TERMINATING, phase=Phase.TERMINATE, now=after(70)))
+    assert ended.status is S.TERMINATED
+    assert [one.session_id for one in store.hibernations_over()] == [rests.id]
+    assert violations(store) == []
+
+
+@pytest.mark.parametrize("way", [
+    (S.CANCELLED,), (S.SCHEDULED, S.CANCELLED), (S.SCHEDULED, S.PREPARING, S.TERMINATING, S.ERROR),
+    (S.SCHEDULED, S.PREPARING, S.CREATING, S.TERMINATING, S.TERMINATED),
+    (S.SCHEDULED, S.PREPARING, S.PENDING, S.ERROR),
+])  # fmt: skip
+def test_a_resuming_that_comes_to_nothing_leads_back(store: Store, way: tuple[Status, ...]) -> None:
+    rests = resting(store)
+    store.resume(rests.id, "ana", after(10))
+    for number, status in enumerate(way):
+        if status is S.SCHEDULED:
+            run_pass(store, 11)
+            continue
+        row = store.move(rests.id, status, phase=Phase.START, now=after(20 + number))
+    assert (row.status, row.agent, row.driver) == (S.HIBERNATED, "a", None)
+    assert store.is_kept(rests.id)
+    assert store.holdings() == []
+    assert violations(store) == []
+    assert store.resume(rests.id, "ana", after(90)).status is S.PENDING
+
+
+def test_what_is_let_go_ends(store: Store) -> None:
+    rests = resting(store)
+    with pytest.raises(IllegalTransition):
+        over(store, rests)  # nobody ends what is kept
+    with pytest.raises(Changed):
+        store.let_go(rests.id, "user_requested", "ana ended it.", rests.version - 1)
+    gone = store.let_go(rests.id, "user_requested", "ana ended it.", rests.version)
+    assert (gone.status, gone.reason) == (S.HIBERNATED, "ana ended it.")
+    assert store.let_go(rests.id, "retention", "Its time was over.").reason == "ana ended it."
+    with pytest.raises(RequestError) as error:
+        store.resume(rests.id, "ana", after(9))
+    assert codes(error) == [("", "not_hibernated")]
+    assert over(store, rests).status is S.TERMINATED
+    (left,) = store.hibernations_over()
+    store.forget_hibernation(left.id)
+    assert store.hibernations() == []
+
+
+def test_one_is_due_when_its_time_is_over(store: Store) -> None:
+    soon, never = resting(store, "soon", 1), resting(store, "never", None)
+    back = resting(store, "back", 1)
+    store.resume(back.id, "ana", after(9))
+    assert store.hibernations_due(after(2 + DAY - 1)) == []
+    assert store.hibernations_due(after(2 + DAY)) == [soon.id], "not one that is on its way back"
+    told = [(rest.session_id, name) for rest, name in store.hibernations_dropping("ana")]
+    assert told == [(soon.id, "soon")]
+    assert store.hibernations_dropping("bob") == []
+    assert store.kept_sessions() == {soon.id, never.id, back.id}
+
+
+def test_what_replaces_it_lets_the_earlier_image_go(store: Store) -> None:
+    rests = resting(store)
+    store.resume(rests.id, "ana", after(10))
+    run_pass(store, 11)
+    start(store, rests.id, 12)
+    earlier = store.hibernations()
+    over(store, finish(store, begin_rest(store, store.get(rests.id), seconds=20), seconds=21))
+    assert [one.id for one in store.hibernations_over()] == [earlier[0].id]
+    kept = store.hibernation(rests.id)
+    assert kept is not None
+    assert kept.id != earlier[0].id
+
+
+def test_what_is_refused(store: Store) -> None:
+    one = running(store, "one")
+    commit = begin(store, one)
+    with pytest.raises(RequestError) as error:
+        begin_rest(store, one)
+    assert codes(error) == [("", "under_way")]
+    store.cancel_commit(commit.id, after(3))
+    begin_rest(store, one, most=1)
+    with pytest.raises(RequestError) as error:
+        begin(store, one)
+    assert codes(error) == [("", "under_way")]
+    two = running(store, "two")
+    with pytest.raises(RequestError) as error:
+        begin_rest(store, two, most=1)
+    assert codes(error) == [("", "too_many_hibernated")]
+    assert begin(store, two, most=1).is_new, "it is none of the images that are counted"
+    job = running(store, "job", request=batch())
+    with pytest.raises(RequestError) as error:
+        begin_rest(store, job)
+    assert codes(error) == [("", "batch")]
+    with pytest.raises(RequestError) as error:
+        store.check_hibernation(submit(store, "waits", now=after(5)).id, 3)
+    assert codes(error) == [("", "not_running")]
+
+
+def test_one_that_ended_meanwhile_is_not_kept(store: Store) -> None:
+    session = running(store, "ends")
+    commit = begin_rest(store, session)
+    store.move(session.id, S.TERMINATING, phase=Phase.TERMINATE, now=after(1))
+    with pytest.raises(IllegalTransition):
+        finish(store, commit)
+    assert store.commit(commit.id).status is CommitStatus.COMMITTING, "nothing of it was noted"
+    assert not store.is_kept(session.id)
+    assert over(store, session).status is S.TERMINATED
+
+
+def test_its_work_is_over_when_nothing_of_it_runs(store: Store) -> None:
+    commit = begin_rest(store, running(store, "rests"))
+    ids = frozenset({commit.id})
+    assert store.commits_over(ids) == frozenset()
+    ends = finish(store, commit)
+    assert store.commits_over(ids) == frozenset()
+    over(store, ends)
+    assert store.commits_over(ids) == ids
