@@ -23,12 +23,15 @@ from jupyterhub_backendai.engine.images import (
     LABEL_IMAGE_NAME,
     LABEL_IMAGE_ORDER,
     LABEL_IMAGE_OWNER,
+    CommitOrder,
     CommitRefused,
     ImageInUse,
     Login,
     RegistryRefused,
 )
 from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
+from jupyterhub_backendai.model.status import Phase, Result, Status
+from jupyterhub_backendai.service.commits import resting
 from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.commits.removing import Removing
 from jupyterhub_backendai.service.ending import tell_hub
@@ -499,3 +502,133 @@ async def test_the_endless_work_wakes_up_for_news(work: Work) -> None:
     await until(lambda: work.now(commit).status is DONE)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+# ---- sessions that are hibernated ---------------------------------------------------------------
+
+
+async def rest_asked(work: Work, who: str = "alice") -> Commit:
+    """A session that is to be hibernated, as people ask for it."""
+    session = await running_session(work.service, who)
+    reply = await work.service.call("POST", f"api/sessions/{session['id']}/hibernation", who)
+    assert reply.status == 202, reply.json
+    found: Commit = work.service.store.commit(reply.json["id"])
+    return found
+
+
+@pytest.fixture
+def removed(work: Work, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """What of sessions was removed, and whether the home stayed."""
+    calls: list[tuple[str, bool]] = []
+
+    async def remove(agent: str, session_id: str, keep_home: bool = False) -> int:
+        calls.append((session_id, keep_home))
+        return 1
+
+    async def nothing(*_: object) -> None:
+        return None
+
+    monkeypatch.setattr(work.site.engine, "remove_session", remove)
+    for name in ("stop_session", "save_log"):
+        monkeypatch.setattr(work.site.engine, name, nothing)
+    return calls
+
+
+async def test_a_session_rests_and_is_dropped_when_its_time_is_over(
+    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = await rest_asked(work)
+    await work.all()
+    store, id = work.service.store, commit.session_id
+    assert store.get(id).status is Status.HIBERNATED
+    assert (store.get(id).reason_code, removed) == ("hibernated", [(id, True)])
+    kept = store.hibernation(id)
+    assert kept is not None
+    assert kept.drop_at is not None
+    assert timedelta(days=13) < kept.drop_at - utcnow() < timedelta(days=15)
+    # Nothing sweeps up what is kept.
+    await work.worker._sweep()
+    assert ("local", kept.reference) in work.shelf.images
+    monkeypatch.setattr(resting, "utcnow", lambda: utcnow() + timedelta(days=14, hours=1))
+    work.shelf.errors["remove"] = [ImageInUse("a container has it"), AgentUnreachable("silent")]
+    for _ in range(4):
+        await work.worker.resting.once()
+    assert (store.get(id).status, store.get(id).reason_code) == (Status.TERMINATED, "retention")
+    assert removed[-1] == (id, False)
+    assert work.shelf.images == {}
+    assert store.hibernations() == []
+
+
+@pytest.mark.parametrize("step", ["make", "find"])
+async def test_one_that_was_to_rest_is_gone_on_with(
+    work: Work, removed: list[tuple[str, bool]], step: str
+) -> None:
+    commit = await rest_asked(work)
+    gate = work.shelf.hold(step)
+    if step == "make":
+        await work.until_in("make")
+    else:
+        work.shelf.gates.pop("find")
+        work.service.store.move_commit(commit.id, COMMITTING, utcnow())
+        await work.shelf.make("local", _order(work, commit))
+    await work.cut_off()
+    gate.set()
+    await work.all()
+    assert work.now(commit).status is DONE
+    assert work.service.store.get(commit.session_id).status is Status.HIBERNATED
+    if step == "find":
+        assert work.shelf.names("clean") == [], "its container would have gone on"
+
+
+async def test_one_that_cannot_rest_goes_on(work: Work, removed: list[tuple[str, bool]]) -> None:
+    told = "The disk of local is full."
+    work.shelf.errors["make"] = [CommitRefused("no_room", told)]
+    commit = await rest_asked(work)
+    await work.all()
+    store = work.service.store
+    assert (work.now(commit).status, work.now(commit).message) == (FAILED, told)
+    assert store.get(commit.session_id).status is Status.RUNNING
+    assert not store.is_kept(commit.session_id)
+    assert work.shelf.names("clean") == [commit.id], "so its container goes on"
+    [row] = [r for r in store.history(commit.session_id) if r.result is Result.FAILURE]
+    assert (row.phase, row.message) == (Phase.HIBERNATE, told)
+
+
+async def test_one_that_is_ended_by_force_does_not_rest(
+    work: Work, removed: list[tuple[str, bool]]
+) -> None:
+    commit = await rest_asked(work)
+    gate = work.shelf.hold("make")
+    await work.until_in("make")
+    path = f"api/sessions/{commit.session_id}"
+    reply = await work.service.call("DELETE", path, "alice")
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "commit_under_way")
+    assert (await work.service.call("DELETE", f"{path}?force=1", "alice")).status == 202
+    gate.set()
+    await work.all()
+    assert work.now(commit).status is CANCELLED
+    store = work.service.store
+    assert store.get(commit.session_id).status is Status.TERMINATED
+    assert not store.is_kept(commit.session_id)
+    assert work.shelf.images == {}
+
+
+async def test_one_that_rests_is_ended_for_good(
+    work: Work, removed: list[tuple[str, bool]]
+) -> None:
+    store, path = work.service.store, "api/sessions/"
+    for force in ("", "?force=1"):
+        commit = await rest_asked(work)
+        await work.all()
+        reply = await work.service.call("DELETE", f"{path}{commit.session_id}{force}", "alice")
+        assert reply.status == 202
+        await until(lambda id=commit.session_id: store.get(id).status is Status.TERMINATED)
+        assert store.get(commit.session_id).reason == "alice ended it."
+        assert not store.is_kept(commit.session_id)
+        await work.worker.resting.once()
+        assert work.shelf.images == {}
+
+
+def _order(work: Work, commit: Commit) -> CommitOrder:
+    labels = {LABEL_IMAGE_HUB: work.site.hub_id, LABEL_IMAGE_ID: commit.image_id}
+    return CommitOrder(commit.id, commit.container_id, commit.reference, labels, stay=True)
