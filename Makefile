@@ -70,6 +70,7 @@ screenshots-with-engine: venv-test test-images
 	@SCREENSHOTS=docs/images/pages $(VENV)/bin/python -m pytest -q \
 	  tests/browser/pages/test_pages_access.py tests/browser/pages/test_pages_apps.py \
 	  tests/browser/pages/test_pages_use.py tests/browser/pages/test_pages_images.py \
+	  tests/browser/pages/test_pages_hibernate.py \
 	  tests/browser/ui/test_ui_access.py
 	@SCREENSHOTS=docs/images $(VENV)/bin/python -m pytest -q tests/browser/walk/test_walk_tutorial.py \
 	  tests/browser/walk/test_walk_apps.py tests/browser/walk/test_walk_idle.py

@@ -79,5 +79,7 @@ def too_many(count: int, most: int) -> FieldError:
 
 def not_resumable(status: Status) -> FieldError:
     """The error of a session that is to be resumed and is not hibernated."""
-    message = f"It is not hibernated but {status.value}, so there is nothing to resume."
+    message = "It is not hibernated, so there is nothing to resume."
+    if status is Status.HIBERNATED:
+        message = "It was ended, and what was kept of it is being removed. Start another one."
     return FieldError("", "not_hibernated", message, Kind.CONFLICT)

@@ -7,7 +7,7 @@ from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .idle import ClockRecord, IdleRecord
-from .images import Commit, IllegalCommit, Made, Wish
+from .image_records import Commit, IllegalCommit, Made, Wish
 from .launches import Launch
 from .notices import Notice, NoticeKey, NoticeState
 from .outlook import Ahead

@@ -12,7 +12,7 @@ from ..model.hibernation import Hibernation, not_resumable
 from ..model.status import Status
 from . import images, kept, queries, resting, sessions
 from .base import StoreBase
-from .images import Commit, Made, Wish
+from .image_records import Commit, Made, Wish
 from .records import Session
 
 

@@ -11,7 +11,7 @@ from ..model.errors import RequestError
 from ..model.images import CommitStatus, CustomImage
 from . import images, queries, sessions
 from .base import StoreBase
-from .images import Commit, Made, Wish
+from .image_records import Commit, Made, Wish
 
 
 class ImageCalls(StoreBase):

@@ -13,7 +13,7 @@ from ..model.status import Phase, Result, Status
 from . import images, kept, sessions
 from .history import Outcome, storable
 from .idle_tables import IDLE
-from .images import Made
+from .image_records import Made
 from .records import Session
 from .tables import SESSIONS
 

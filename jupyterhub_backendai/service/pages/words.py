@@ -206,7 +206,9 @@ def began_at(session: Session) -> datetime:
     """Since when a session is what it is: waits, runs, or rests."""
     if session.status is Status.HIBERNATED:
         return session.status_changed_at
-    return session.running_at or session.submitted_at
+    # One that is resumed has run before.
+    runs = session.status in (Status.RUNNING, Status.TERMINATING) or session.status.is_final
+    return (session.running_at if runs else None) or session.submitted_at
 
 
 def took(session: Session) -> str:

@@ -44,6 +44,9 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     # A row that is none of this older schema's statuses would be live for ever.
-    op.execute("UPDATE sessions SET status = 'TERMINATED' WHERE status = 'HIBERNATED'")
+    op.execute(
+        "UPDATE sessions SET status = 'TERMINATED', ended_at = status_changed_at "
+        "WHERE status = 'HIBERNATED'"
+    )
     op.drop_column("commits", "hibernates")
     op.drop_table("hibernations")
