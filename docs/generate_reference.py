@@ -75,6 +75,11 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "lifetime": ("how old a session may become", "no limit"),
         "network": ("how long nobody may have used it; or a dict", "no limit"),
         "utilization": ("how little it may use; a dict", "no limit"),
+        "then": (
+            '`"end"` or `"hibernate"`: what becomes of a session that is not used; one that is too '
+            "old is ended",
+            '`"end"`',
+        ),
     },
     Network: {
         "timeout": "how long nobody may have used it",

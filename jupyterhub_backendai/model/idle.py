@@ -22,6 +22,7 @@ CheckName = Literal["lifetime", "network", "utilization"]
 CHECKS: tuple[CheckName, ...] = ("lifetime", "network", "utilization")
 Metric = Literal["cpu", "mem", "gpu", "gpu_mem"]
 METRICS: tuple[Metric, ...] = ("cpu", "mem", "gpu", "gpu_mem")
+Then = Literal["end", "hibernate"]
 GPU_METRICS = frozenset({"gpu", "gpu_mem"})
 
 
@@ -74,11 +75,13 @@ class Utilization(Model):
 
 
 class IdleRules(Model):
-    """The checks of one place: of the site, of a policy or of a resource group."""
+    """The checks of one place: of the site, of a policy or of a resource group. `then`: what
+    becomes of a session that is not used; a lifetime always ends it."""
 
     lifetime: Span | None = None
     network: Network | None = None
     utilization: Utilization | None = None
+    then: Then = "end"
 
     @field_validator("network", mode="before")
     @classmethod

@@ -33,14 +33,15 @@ class State(str, Enum):
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check of one place on a session. `limit`: its lifetime, its timeout or its window, in
-    seconds; `grace`: seconds from its start. `bends`: whether the owner may put its end off. The
-    rest is as in `model.idle`."""
+    seconds; `grace`: seconds from its start. `bends`: whether the owner may put its end off.
+    `rests`: whether that end is to be hibernated. The rest is as in `model.idle`."""
 
     name: CheckName
     source: str  # "site", "policy" or "group"
     limit: float
     grace: float = 0.0
     bends: bool = True
+    rests: bool = False
     polling: bool = False
     operator: str = "and"
     thresholds: tuple[tuple[str, float], ...] = ()
@@ -88,12 +89,14 @@ def checks_of(
     batch: bool,
     gpus: bool,
     keep: Keep | None = None,
+    may_rest: bool = False,
 ) -> tuple[Check, ...]:
     """All checks of a session, by the rules of each place that has a say. Each is judged by itself,
     so the strictest counts. `least`: what its environment needs. `gpus`: whether it has any.
-    `keep`: what its owner may keep."""
+    `keep`: what its owner may keep. `may_rest`: whether one of this owner may be hibernated."""
     found: list[Check] = []
     for source, one in rules:
+        rests = one.then == "hibernate" and may_rest and not batch
         if one.lifetime is not None:
             limit = max(one.lifetime, least.lifetime or 0)
             bends = keep is not None and keep.lifetime
@@ -101,13 +104,15 @@ def checks_of(
         if one.network is not None and not batch:
             asked = one.network
             limit = max(asked.timeout, least.network or 0)
-            found.append(Check("network", source, limit, asked.grace, polling=asked.polling))
+            found.append(
+                Check("network", source, limit, asked.grace, rests=rests, polling=asked.polling)
+            )
         if one.utilization is not None and (thresholds := _thresholds(one.utilization, gpus)):
             use = one.utilization
             limit = max(use.window, least.utilization or 0)
             found.append(
-                Check("utilization", source, limit, use.grace, operator=use.operator,
-                      thresholds=thresholds)
+                Check("utilization", source, limit, use.grace, rests=rests,
+                      operator=use.operator, thresholds=thresholds)
             )  # fmt: skip
     return tuple(found)
 

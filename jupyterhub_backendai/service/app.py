@@ -193,7 +193,8 @@ class Service:
         site = await self.parts.open()
         if site.configuration.audit_log:
             self._audit = AuditFile(site.configuration.audit_log)
-        self.idle = IdleWorker(site, self.hub, site.configuration.usage_interval)
+        interval = site.configuration.usage_interval
+        self.idle = IdleWorker(site, self.hub, interval, self.images)
         self.sampling.listeners.append(self.idle.add)
         self.notices = NoticesWorker(
             site,

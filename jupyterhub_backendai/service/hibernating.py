@@ -41,8 +41,11 @@ async def obstacle(site: Site, session: Session) -> FieldError | None:
     return None
 
 
-async def hibernate(site: Site, door: ImageDoor, session: Session, by: str) -> Commit:
-    """Has a session hibernated; the work that leads there. `by`: who asks.
+async def hibernate(
+    site: Site, door: ImageDoor, session: Session, by: str, why: tuple[str, str] = ("", "")
+) -> Commit:
+    """Has a session hibernated; the work that leads there. `by`: who asks; or `why`, as a code and
+    a sentence, where nobody does.
 
     Raises `RequestError`, with what to do, before anything is done; `NotFound`.
     """
@@ -56,10 +59,10 @@ async def hibernate(site: Site, door: ImageDoor, session: Session, by: str) -> C
         raise RequestError([no_room(look.written, look.free)])
     commit = await site.db(
         site.store.begin_hibernation, session.id,
-        Wish(IMAGE_NAME, by, container, look.written, hibernates=True),
+        Wish(IMAGE_NAME, by, container, look.written, True, *why),
         most, partial(reference_of, prefix=""), utcnow(),
     )  # fmt: skip
-    site.log.info("%s hibernates session %s", by, session.id)
+    site.log.info("%s hibernates session %s", by or "An idle check", session.id)
     door.news.set()
     return commit
 

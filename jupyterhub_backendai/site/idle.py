@@ -44,4 +44,5 @@ class IdleSettings:
             batch=session.type == "batch",
             gpus=session.slots.gpu_slot is not None,
             keep=policy.keep,
+            may_rest=policy.hibernate.most > 0,
         )

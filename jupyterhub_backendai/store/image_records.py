@@ -19,13 +19,16 @@ class IllegalCommit(Exception):
 @dataclass(frozen=True, slots=True)
 class Wish:
     """An image that somebody asks for: its name, who asks, and what the request says it is of.
-    `hibernates`: the session is to rest, and the image is in nobody's list."""
+    `hibernates`: the session is to rest, and the image is in nobody's list; `reason`: why, where
+    nobody asks for it."""
 
     name: str
     by: str
     container_id: str
     size: int | None = None
     hibernates: bool = False
+    reason_code: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +73,5 @@ class Commit:
     status_changed_at: datetime
     ended_at: datetime | None
     hibernates: bool = False
+    reason_code: str = ""
+    reason: str = ""

@@ -74,6 +74,8 @@ class CommitRow(Base):
     hibernates: Mapped[bool] = mapped_column(
         Boolean(create_constraint=False), server_default=false()
     )
+    reason_code: Mapped[str] = mapped_column(String(64), server_default=text("''"))
+    reason: Mapped[str] = mapped_column(Text, server_default=text("''"))
 
     __table_args__ = (
         Index("uq_commits_session", "session_id", unique=True,

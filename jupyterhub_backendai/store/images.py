@@ -158,11 +158,13 @@ def begin(
         agent=str(session.agent), container_id=wish.container_id, status=CommitStatus.WAITING,
         cancel_asked=False, tries=0, error_code="", message="", size=wish.size, done=None,
         began_at=now, status_changed_at=now, ended_at=None, hibernates=wish.hibernates,
+        reason_code=wish.reason_code, reason=wish.reason,
     )  # fmt: skip
     db.execute(_ADD, {name: _stored(getattr(commit, name)) for name in _COMMIT_NAMES})
     message = f"{wish.by} makes the image {wish.name} of it."
     if wish.hibernates:
-        message = f"{wish.by} hibernates it: an image of it is made."
+        why = wish.reason or f"{wish.by} hibernates it."
+        message = f"{why} An image of it is made."
     _tell(db, commit, Result.SUCCESS, "image_begun", message, now)
     return commit
 

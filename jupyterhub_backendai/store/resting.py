@@ -33,12 +33,18 @@ def finish(
     """See `HibernationCalls.finish_hibernation`."""
     session = sessions.locked(db, images.commit(db, commit_id).session_id)
     done = images.move(db, commit_id, CommitStatus.DONE, now)
-    by = hibernated_by(done.asked_by)
+    by = done.reason or hibernated_by(done.asked_by)
     outcome = Outcome(
         Phase.HIBERNATE, Result.SUCCESS, to_status=Status.TERMINATING, message=by
     )  # fmt: skip
     session = sessions.move(
-        db, session, outcome, now=now, expect=Status.RUNNING, reason_code=CODE, reason=by
+        db,
+        session,
+        outcome,
+        now=now,
+        expect=Status.RUNNING,
+        reason_code=done.reason_code or CODE,
+        reason=by,
     )
     kept.add(db, Hibernation(
         id=done.image_id, session_id=session.id, owner=session.owner, agent=done.agent,

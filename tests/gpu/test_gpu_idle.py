@@ -44,7 +44,9 @@ async def test_an_idle_holder_is_ended(
         proc.add(1111, f"0::/docker/{CONTAINER}\n")
         fake.change("process 3333 unknown\n", "")
         clock = Time()
-        worker = IdleWorker(site, service.service.hub, INTERVAL, clock.sources)
+        worker = IdleWorker(
+            site, service.service.hub, INTERVAL, service.service.images, clock.sources
+        )
         service.service.idle = worker
         sampling.listeners[:] = [worker.add]
         began = time.monotonic()

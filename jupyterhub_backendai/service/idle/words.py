@@ -10,9 +10,21 @@ METRIC_TITLES = {"cpu": "CPU", "mem": "memory", "gpu": "GPU", "gpu_mem": "GPU me
 PLACES = {"site": "This site", "policy": "Your policy", "group": "This resource group"}
 
 
+def fate(check: Check) -> str:
+    """What a session will be, by a check."""
+    return "hibernated" if check.rests else "ended"
+
+
+def what_stays(check: Check) -> str:
+    """What there is of a session afterwards, in a sentence."""
+    if check.rests:
+        return "Its home and what was installed are kept then, and it can be resumed."
+    return "What you saved in a folder stays."
+
+
 def explained(check: Check) -> str:
     """What a check does, and on whose behalf."""
-    limit = limit_words(check.limit)
+    limit, ends = limit_words(check.limit), "hibernates" if check.rests else "ends"
     if check.name == "lifetime":
         return f"{PLACES[check.source]} ends sessions {limit} after their start, used or not."
     if check.name == "network":
@@ -22,12 +34,12 @@ def explained(check: Check) -> str:
             else "A page that is open but only asks by itself does not count, nor does a "
             "computation that runs."
         )
-        return f"{PLACES[check.source]} ends sessions that nobody has used for {limit}. {what}"
+        return f"{PLACES[check.source]} {ends} sessions that nobody has used for {limit}. {what}"
     parts = [f"{number(limit)}% of its {METRIC_TITLES[name]}" for name, limit in check.thresholds]
     joined = (" and " if check.operator == "and" else " or ").join(parts)
     each = "" if len(parts) == 1 else " all of" if check.operator == "and" else " any of"
     return (
-        f"{PLACES[check.source]} ends a session that used less than{each} {joined}, on average "
+        f"{PLACES[check.source]} {ends} a session that used less than{each} {joined}, on average "
         f"over {limit}."
     )
 
@@ -53,8 +65,9 @@ def reason_ahead(verdict: Verdict) -> str:
     if check.name == "lifetime":
         return f"Its lifetime of {limit} is over then."
     if check.name == "network":
+        ends = "is hibernated" if check.rests else "ends"
         return (
-            f"Nobody has used it, and after {limit} of that it ends. A running computation does "
+            f"Nobody has used it, and after {limit} of that it {ends}. A running computation does "
             "not keep it."
         )
     parts = [

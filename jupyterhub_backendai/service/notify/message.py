@@ -20,7 +20,8 @@ _DO: dict[CheckName, str] = {
 @dataclass(frozen=True, slots=True)
 class Message:
     """A warning of the end of a session. `left`: seconds; `keep`: for how many of them its owner
-    may keep it, 0: not; `url`: of its page, empty where nobody has said where the Hub is."""
+    may keep it, 0: not; `url`: of its page, empty where nobody has said where the Hub is. `fate`:
+    what it will be, `stays`: what there is of it then."""
 
     key: NoticeKey
     name: str
@@ -31,6 +32,8 @@ class Message:
     why: str
     keep: float
     url: str
+    fate: str = "ended"
+    stays: str = "What you saved in a folder stays."
 
     @property
     def id(self) -> str:
@@ -42,16 +45,16 @@ class Message:
     def subject(self) -> str:
         """A line."""
         at = self.ends_at.astimezone()
-        return f"Your session {shown(self.name)} will be ended at {at:%H:%M} {_zone(at)}"
+        return f"Your session {shown(self.name)} will be {self.fate} at {at:%H:%M} {_zone(at)}"
 
     @property
     def text(self) -> str:
         """All of it, plain."""
         about = limit_words(max(60, round(self.left / 60) * 60))
         parts = [
-            f"Your session {shown(self.name)} will be ended at {when(self.ends_at)}, in about "
-            f"{about}.",
-            f"{self.why} {_DO[self.by]} What you saved in a folder stays.",
+            f"Your session {shown(self.name)} will be {self.fate} at {when(self.ends_at)}, in "
+            f"about {about}.",
+            f"{self.why} {_DO[self.by]} {self.stays}",
         ]
         if self.keep:
             place = f"on its page:\n{self.url}" if self.url else "on its page."
@@ -72,6 +75,7 @@ class Message:
             "warning": self.key.warning,
             "check": self.by,
             "reason": self.why,
+            "then": self.fate,
             "url": self.url or None,
         }
 

@@ -17,7 +17,7 @@ from ..base import Refused
 from ..calls.sessions import find
 from ..idle.keeping import keep
 from ..idle.views import keeps_for, view_of, warnings_due
-from ..idle.words import METRIC_TITLES, TITLES, number, reason_ahead
+from ..idle.words import METRIC_TITLES, TITLES, fate, number, reason_ahead, what_stays
 from .base import Page
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ DROP_AHEAD = timedelta(days=1)  # how long before a hibernated session is droppe
 @dataclass(frozen=True, slots=True)
 class Warned:
     """A session that ends soon. `keep`: for how many seconds its owner may keep it; 0: not. `tell`:
-    which warning it is, for the browser to tell it once; empty where it is too early."""
+    which warning it is, for the browser to tell it once; empty where it is too early. `fate`: what
+    it will be, `stays` what there is of it then."""
 
     id: str
     name: str
@@ -38,6 +39,8 @@ class Warned:
     why: str
     keep: float
     tell: str
+    fate: str
+    stays: str
 
 
 def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
@@ -57,6 +60,7 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
             one.session.id, one.session.name, watch.told(ends_at), reason_ahead(first),
             keeps_for(site, one, now),
             service.notices.told(one.session.id) if service.notices is not None else "",
+            fate(first.check), what_stays(first.check),
         )  # fmt: skip
 
 

@@ -16,9 +16,11 @@ from ..ending import tell_hub
 from ..hub import HubClient
 from ..idle.asking import Asker, Target
 from ..idle.clock import Sources
+from ..idle.resting import Rest
 from ..idle.watch import Watch
 from ..idle.watched import Watched
 from ..idle.words import reason
+from ..images import ImageDoor
 from ..ways.tunnel import Place, Unreachable
 
 NOTE_EVERY = 60.0  # seconds between two writes of what is to outlive this process
@@ -31,9 +33,15 @@ class IdleWorker:
     what there is."""
 
     def __init__(
-        self, site: Site, hub: HubClient, interval: float, sources: Sources | None = None
+        self,
+        site: Site,
+        hub: HubClient,
+        interval: float,
+        door: ImageDoor,
+        sources: Sources | None = None,
     ) -> None:
         self.site, self.hub, self.interval = site, hub, interval
+        self._rest = Rest(site, door)
         self._sources = sources or Sources()
         self.watch: Watch | None = None
         self.asker = Asker()
@@ -151,7 +159,10 @@ class IdleWorker:
                     # It may have waited: who came back, or keeps it, since then keeps it.
                     watch.judge(watched)
                     verdict = watched.due(watch.clock.now())
-                    if verdict is None or not await self._is_ended(session, verdict):
+                    if verdict is None:
+                        return
+                    refused = await self._rest.refused(session, verdict)
+                    if refused is None or not await self._is_ended(session, verdict, refused):
                         return
                 await self.site.end(session.id, session.reason_code, session.reason)
         except (NotFound, IllegalTransition) as error:
@@ -161,15 +172,16 @@ class IdleWorker:
             self._ending.discard(session.id)
         await tell_hub(self.site, self.hub, session)
 
-    async def _is_ended(self, session: Session, verdict: Verdict) -> bool:
-        """Whether its end has begun, by this check. Raises `NotFound`, `IllegalTransition`."""
+    async def _is_ended(self, session: Session, verdict: Verdict, refused: str) -> bool:
+        """Whether its end has begun, by this check; `refused`: why it is not hibernated, if it
+        should be. Raises `NotFound`, `IllegalTransition`."""
         now = await self.site.db(self.site.store.get, session.id)
         if now.status is not Status.RUNNING:
             return False
         commit = await self.site.db(self.site.store.commit_of, session.id)
         if commit is not None and not commit.status.is_final:
             return False  # an image is made of it; the end comes after that
-        code, text = f"idle_{verdict.check.name}", reason(verdict)
+        code, text = f"idle_{verdict.check.name}", f"{reason(verdict)} {refused}".strip()
         await self.site.move(
             session.id, Status.TERMINATING, Phase.TERMINATE, reason_code=code, reason=text,
             message=text,

@@ -21,7 +21,7 @@ from ...store import Notice, NoticeKey, NoticeState, Unavailable
 from ..idle.views import keeps_for
 from ..idle.watch import Watch
 from ..idle.watched import Watched
-from ..idle.words import reason_ahead
+from ..idle.words import fate, reason_ahead, what_stays
 from ..notify.channel import Channel, Delivery, NotTaken, Pages
 from ..notify.message import Message
 from ..notify.rule import Due, due
@@ -224,7 +224,7 @@ class NoticesWorker:
         return Message(
             key, watched.session.name, watched.session.owner, watch.told(ends_at), ends_at - now,
             first.check.name, reason_ahead(first), keeps_for(self.site, watched, now),
-            self._page_of(key.session_id),
+            self._page_of(key.session_id), fate(first.check), what_stays(first.check),
         )  # fmt: skip
 
 

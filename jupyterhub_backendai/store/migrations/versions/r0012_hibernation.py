@@ -40,6 +40,9 @@ def upgrade() -> None:
             server_default=sa.false(),
         ),
     )
+    for name, kind in (("reason_code", sa.String(64)), ("reason", sa.Text())):
+        added = sa.Column(name, kind, nullable=False, server_default=sa.text("''"))
+        op.add_column("commits", added)
 
 
 def downgrade() -> None:
@@ -48,5 +51,6 @@ def downgrade() -> None:
         "UPDATE sessions SET status = 'TERMINATED', ended_at = status_changed_at "
         "WHERE status = 'HIBERNATED'"
     )
-    op.drop_column("commits", "hibernates")
+    for name in ("reason", "reason_code", "hibernates"):
+        op.drop_column("commits", name)
     op.drop_table("hibernations")
