@@ -29,7 +29,8 @@ def test_what_is_read() -> None:
     assert (rules.utilization.grace, rules.utilization.operator) == (600, "and")
     assert given.warnings() == (3600, 600)
     assert read(idle_warnings=["5m", "2h", "5m"]).warnings() == (7200, 300)
-    assert read().idle_rules().model_dump(exclude_none=True) == {}
+    assert read().idle_rules().model_dump(exclude_none=True) == {"then": "end"}
+    assert read(idle={"network": "2h", "then": "hibernate"}).idle_rules().then == "hibernate"
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_what_is_read() -> None:
         ({"idle": {"lifetime": "soon"}}, "idle.lifetime", "example"),
         ({"idle": {"lifetime": 0}}, "idle.lifetime", "example"),
         ({"idle": {"lifetim": "1d"}}, "idle.lifetim", "example"),
+        ({"idle": {"network": "1h", "then": "stop"}}, "idle.then", "example"),
         ({"idle": {"network": True}}, "idle.network.timeout", "example"),
         ({"idle": {"network": "5s"}}, "idle.network.timeout", "at least 15 seconds"),
         ({"idle": use(window="30s")}, "idle.utilization.window", "at least 60 seconds"),

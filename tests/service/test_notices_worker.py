@@ -183,6 +183,7 @@ async def test_a_webhook_is_told_and_can_tell_who_it_was(tmp_path: Path) -> None
             "check": "network",
             "reason": "Nobody has used it, and after 4 hours of that it ends. A running "
             "computation does not keep it.",
+            "then": "ended",
             "url": f"{PAGE}{it.one.id}",
         }
 
