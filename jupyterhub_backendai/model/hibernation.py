@@ -16,6 +16,7 @@ from .errors import FieldError, Kind
 from .idle import Span
 from .status import Status
 
+DROP_WARNINGS = (86400, 3600)  # seconds before a hibernated session is dropped; its owner is told
 IMAGE_NAME = "hibernated"  # of the image that it becomes; nobody chooses it
 
 

@@ -81,11 +81,13 @@ class HibernationCalls(StoreBase):
         with self._db.query() as db:
             return kept.every(db)
 
-    def hibernations_dropping(self, owner: str | None) -> list[tuple[Hibernation, str]]:
-        """What is kept of one owner's hibernated sessions, or of all, until some time, with the
-        sessions' names; the next first."""
+    def hibernations_dropping(
+        self, owner: str | None, before: datetime | None = None
+    ) -> list[tuple[Hibernation, str]]:
+        """What is kept of one owner's hibernated sessions, or of all, until some time, before the
+        one given; with the sessions' names, the next first."""
         with self._db.query() as db:
-            return kept.dropping(db, owner)
+            return kept.dropping(db, owner, before)
 
     def hibernations_due(self, now: datetime) -> list[str]:
         """Ids of hibernated sessions whose time is over."""

@@ -7,7 +7,7 @@ its way: no end of it is one, until `let_go`.
 from __future__ import annotations
 
 from dataclasses import asdict, fields
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
@@ -35,7 +35,7 @@ _DUE = (
 _SOON = (
     select(HIBERNATIONS, _S.name)
     .join(SESSIONS, _S.id == _H.session_id)
-    .where(_H.current, _H.drop_at.is_not(None), _S.status == Status.HIBERNATED.value)
+    .where(_H.current, _H.drop_at <= bindparam("then"), _S.status == Status.HIBERNATED.value)
     .order_by(_H.drop_at, _H.id)
 )
 _SOON_OF = _SOON.where(_H.owner == bindparam("whose"))
@@ -92,10 +92,15 @@ def of_owner(db: Connection, owner: str) -> list[Hibernation]:
     return [_of(row) for row in db.execute(_OF_OWNER, {"whose": owner})]
 
 
-def dropping(db: Connection, owner: str | None) -> list[tuple[Hibernation, str]]:
-    """What is kept of sessions that are hibernated and will be dropped, with their names, the next
-    first."""
-    rows = db.execute(_SOON) if owner is None else db.execute(_SOON_OF, {"whose": owner})
+def dropping(
+    db: Connection, owner: str | None, before: datetime | None
+) -> list[tuple[Hibernation, str]]:
+    """What is kept of sessions that are hibernated and will be dropped (by then), with their
+    names, the next first."""
+    values = {"then": before or datetime.max.replace(tzinfo=timezone.utc)}
+    rows = db.execute(_SOON, values) if owner is None else db.execute(
+        _SOON_OF, {**values, "whose": owner}
+    )  # fmt: skip
     return [(_of(row), row.name) for row in rows]
 
 

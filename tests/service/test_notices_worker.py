@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,18 @@ import pytest
 from aiohttp import web
 
 from jupyterhub_backendai.model.notices import Mail, Webhook
+from jupyterhub_backendai.service.notify import subjects
 from jupyterhub_backendai.service.notify.addresses import Addresses
 from jupyterhub_backendai.service.notify.channel import Channel, NotTaken, Pages
 from jupyterhub_backendai.service.notify.mail import MailChannel, compose
 from jupyterhub_backendai.service.notify.message import Message, when
 from jupyterhub_backendai.service.notify.webhook import SIGNATURE, TIMESTAMP, WebhookChannel
+from jupyterhub_backendai.service.workers import notices as notices_worker
 from jupyterhub_backendai.service.workers.notices import NoticesWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import NoticeKey, NoticeState
 
+from .images_made import rest
 from .receivers import Hook, Mailbox, certificate, mailbox, receiver, silence
 from .running import running, until_open
 from .test_idle_worker import HOUR, INTERVAL, Idle, idle
@@ -568,3 +571,42 @@ async def test_a_secret_that_others_may_read_stops_the_start(tmp_path: Path) -> 
     async with running(tmp_path, notices_webhook=hook) as service:
         await until(lambda: "secret_file" in str(service.service.parts.problem))
         assert f"chmod 600 {path}" in str(service.service.parts.problem)
+
+
+async def test_owners_are_told_that_a_hibernated_session_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = timedelta()
+    monkeypatch.setattr(subjects, "utcnow", lambda: utcnow() + late)
+    monkeypatch.setattr(notices_worker, "utcnow", lambda: utcnow() + late)
+    async with (
+        receiver() as hook, mailbox() as box,
+        warned(tmp_path, box.settings, {"url": hook.url}) as it,
+    ):  # fmt: skip
+        service = it.one.service
+        session = service.store.get(it.one.id)
+        rest(service, session, timedelta(days=3))
+        await it.one.once()
+        await it.once()
+        assert box.mails == []
+        late = timedelta(days=2, minutes=1)
+        for _ in range(3):
+            await it.once()
+        assert len(box.mails) == len(hook.got) == 1
+        text = box.mails[0].get_content()
+        assert "will be dropped at" in box.mails[0]["Subject"]
+        assert "Resume it if you need it." in text
+        (body,) = hook.told
+        assert (body["kind"], body["check"], body["warning"]) == (
+            "drop_warning", "retention", 86400,
+        )  # fmt: skip
+        late = timedelta(days=3, minutes=-30)
+        it.begin()  # after a restart
+        for _ in range(2):
+            await it.once()
+        assert len(box.mails) == 2
+        # Resumed, there is nothing to tell.
+        service.store.resume(session.id, "alice", utcnow())
+        late = timedelta(days=3, minutes=-1)
+        await it.once()
+        assert len(box.mails) == 2

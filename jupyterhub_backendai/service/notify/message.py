@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from typing import Literal
 
 from ...model.errors import shown
 from ...model.idle import CheckName
 from ...model.moments import limit_words
 from ...store import NoticeKey
 
-_DO: dict[CheckName, str] = {
+By = CheckName | Literal["retention"]
+_DO: dict[By, str] = {
+    "retention": "Resume it if you need it.",
     "network": "Use it, and it goes on.",
     "utilization": "It goes on if it computes more.",
     "lifetime": "Take what you need out of it.",
@@ -28,7 +31,7 @@ class Message:
     owner: str
     ends_at: datetime
     left: float
-    by: CheckName
+    by: By
     why: str
     keep: float
     url: str
@@ -67,7 +70,7 @@ class Message:
         """The shape that the docs describe (docs/how-to/notices.md)."""
         return {
             "version": 1,
-            "kind": "idle_warning",
+            "kind": "drop_warning" if self.by == "retention" else "idle_warning",
             "id": self.id,
             "session": {"id": self.key.session_id, "name": self.name},
             "owner": self.owner,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ...model.hibernation import Hibernation
+from ...model.hibernation import DROP_WARNINGS, Hibernation
 from ...scheduling.idle import earliest
 from ...site.clock import utcnow
 from ...site.runtime import Site
@@ -22,9 +22,6 @@ from .base import Page
 
 if TYPE_CHECKING:
     from ..app import Service
-
-
-DROP_AHEAD = timedelta(days=1)  # how long before a hibernated session is dropped people are told
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +64,8 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
 async def drops_of(site: Site, owner: str) -> list[tuple[Hibernation, str]]:
     """What is kept of a user's hibernated sessions and will be dropped within a day, with their
     names."""
-    soon = utcnow() + DROP_AHEAD
-    found = await site.db(site.store.hibernations_dropping, owner)
-    return [(rest, name) for rest, name in found if rest.drop_at and rest.drop_at <= soon]
+    soon = utcnow() + timedelta(seconds=max(DROP_WARNINGS))
+    return await site.db(site.store.hibernations_dropping, owner, soon)
 
 
 def ends_at(service: Service, session: Session) -> datetime | None:

@@ -1,4 +1,5 @@
-"""Tells owners ahead that idle checks end their sessions, at the times that the admin wants.
+"""Tells owners ahead that idle checks end their sessions, at the times that the admin wants; and
+that hibernated ones are dropped.
 
 Each warning goes out at most once by each channel. It is claimed in the database first, and one of
 which nobody knows whether it was taken - the connection broke in the middle, this process was
@@ -11,20 +12,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 from ..._within import within
 from ...model.errors import shown
-from ...scheduling.idle import earliest
+from ...model.hibernation import DROP_WARNINGS
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import Notice, NoticeKey, NoticeState, Unavailable
-from ..idle.views import keeps_for
 from ..idle.watch import Watch
-from ..idle.watched import Watched
-from ..idle.words import fate, reason_ahead, what_stays
 from ..notify.channel import Channel, Delivery, NotTaken, Pages
 from ..notify.message import Message
-from ..notify.rule import Due, due
+from ..notify.rule import Due
+from ..notify.subjects import Dropping, Ending, Subject
 
 EVERY = 5.0  # seconds between two looks
 AT_ONCE = 8  # messages of one channel on their way
@@ -83,18 +83,26 @@ class NoticesWorker:
         if watch is None:
             return
         known = await self._load()
-        for id in known.keys() - watch.sessions.keys():
+        then = utcnow() + timedelta(seconds=max(DROP_WARNINGS))
+        dropping = await self.site.db(self.site.store.hibernations_dropping, None, then)
+        rests = {rest.session_id: Dropping(rest, name, self._page_of) for rest, name in dropping}
+        for id in known.keys() - watch.sessions.keys() - rests.keys():
             for key in known.pop(id):
                 self._again.pop(key, None)
+        for rest in rests.values():
+            self._look_at(rest)
         soon = watch.clock.now() + max(self.site.idle.warnings, default=0)
-        for number, (id, watched) in enumerate(list(watch.sessions.items())):
+        for number, watched in enumerate(list(watch.sessions.values())):
             if watched.ends_at is not None and watched.ends_at <= soon:
-                for channel in self.channels:
-                    busy = (channel.name, id) in self._sending
-                    if not busy and self._due(watch, watched, channel) is not None:
-                        self._begin(watch, watched, channel)
+                self._look_at(Ending(self.site, watch, watched, self._page_of))
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
+
+    def _look_at(self, subject: Subject) -> None:
+        for channel in self.channels:
+            busy = (channel.name, subject.id) in self._sending
+            if not busy and self._due(subject, channel) is not None:
+                self._begin(subject, channel)
 
     def told(self, session_id: str) -> str:
         """Which warning the pages have of a session: the same while it is the same warning. Empty
@@ -121,41 +129,35 @@ class NoticesWorker:
         mine.pop(notice.key, None)  # the newest is the last
         mine[notice.key] = notice
 
-    def _due(self, watch: Watch, watched: Watched, channel: Channel) -> Due | None:
-        """The warning that is to be sent of a session, as it was judged last."""
-        id, first = watched.session.id, earliest(watched.verdicts)
-        if watched.ends_at is None or first is None or watch.sessions.get(id) is not watched:
-            return None
-        mine = (self._known or {}).get(id, {}).values()
-        notices = [one for one in mine if one.key.channel == channel.name]
-        found = due(
-            self.site.idle.warnings, watched.ends_at, first.check.reach, watch.clock.now(), notices
-        )
+    def _due(self, subject: Subject, channel: Channel) -> Due | None:
+        """The warning that is to be sent, as it was seen last."""
+        mine = (self._known or {}).get(subject.id, {}).values()
+        found = subject.due([one for one in mine if one.key.channel == channel.name])
         if found is None or found.earlier is None:
             return found
         return found if self._again.get(found.earlier.key, 0.0) <= time.monotonic() else None
 
-    def _begin(self, watch: Watch, watched: Watched, channel: Channel) -> None:
-        place = channel.name, watched.session.id
-        task = self.site.background(self._tell(watch, watched, channel))
+    def _begin(self, subject: Subject, channel: Channel) -> None:
+        place = channel.name, subject.id
+        task = self.site.background(self._tell(subject, channel))
         self._sending[place] = task
         task.add_done_callback(lambda _: self._sending.pop(place, None))
 
-    async def _tell(self, watch: Watch, watched: Watched, channel: Channel) -> None:
+    async def _tell(self, subject: Subject, channel: Channel) -> None:
         async with self._slots[channel.name]:
             try:
-                await self._tell_now(watch, watched, channel)
+                await self._tell_now(subject, channel)
             except Unavailable as error:
                 self.site.log.warning("A warning is sent later: %s", error)
 
-    async def _tell_now(self, watch: Watch, watched: Watched, channel: Channel) -> None:
+    async def _tell_now(self, subject: Subject, channel: Channel) -> None:
         """One message, if it is true by now. Raises `Unavailable`, and then nothing was sent."""
-        watch.judge(watched)
-        found = self._due(watch, watched, channel)
-        if found is None or watched.ends_at is None:
+        subject.look()
+        found, ends_at = self._due(subject, channel), subject.ends_at
+        if found is None or ends_at is None:
             return
         key = found.earlier.key if found.earlier is not None else NoticeKey(
-            watched.session.id, channel.name, found.warning, round(watched.ends_at)
+            subject.id, channel.name, found.warning, round(ends_at)
         )  # fmt: skip
         run, store = self.site.run_id, self.site.store
         notice = await self.site.db(store.claim_notice, key, run, utcnow())
@@ -164,8 +166,8 @@ class NoticesWorker:
             return
         self._remember(notice)
         # The database may have taken its time, in which its owner came back.
-        watch.judge(watched)
-        message = self._message(watch, watched, key)
+        subject.look()
+        message = subject.message(key)
         state, delivery = NoticeState.WAITING, Delivery()
         try:
             if message is not None:
@@ -210,22 +212,6 @@ class NoticesWorker:
                 message.owner, channel.name, _SAID[state], why,
             )  # fmt: skip
         return state
-
-    def _message(self, watch: Watch, watched: Watched, key: NoticeKey) -> Message | None:
-        """What is told; None where there is nothing to warn of any more."""
-        first = earliest(watched.verdicts)
-        ends_at, now = watched.ends_at, watch.clock.now()
-        if ends_at is None or first is None or watch.sessions.get(key.session_id) is not watched:
-            return None
-        reach = first.check.reach
-        again = due(self.site.idle.warnings, ends_at, reach, now, ())
-        if again is None or again.warning != key.warning:
-            return None
-        return Message(
-            key, watched.session.name, watched.session.owner, watch.told(ends_at), ends_at - now,
-            first.check.name, reason_ahead(first), keeps_for(self.site, watched, now),
-            self._page_of(key.session_id), fate(first.check), what_stays(first.check),
-        )  # fmt: skip
 
 
 OUTCOMES = {
