@@ -21,7 +21,17 @@ SETTINGS = {
         "presets": [{"name": "small", "cpu": 0.5, "mem": "512m"}],
         "environments": ENVIRONMENTS,
         "default_policy": {"hibernate": {"most": 2}},
-        "user_policies": {"nobody": {"hibernate": {"most": 0}}},
+        "usage_interval": 2,
+        "idle_warnings": [],
+        "user_policies": {
+            "nobody": {"hibernate": {"most": 0}},
+            "idler": {
+                "idle": {
+                    "utilization": {"window": "20s", "thresholds": {"cpu": 90}},
+                    "then": "hibernate",
+                },
+            },
+        },
     },
 }
 
@@ -178,3 +188,21 @@ def test_what_is_refused_before_any_work(hub: Hub) -> None:
     nobody.call("DELETE", f"api/sessions/{session}")
     owner.call("DELETE", f"api/sessions/{job}?force=1")
     wait_for("both to be over", lambda: hub.held() == [], 90)
+
+
+def test_one_that_is_idle_rests_by_itself(hub: Hub) -> None:
+    idler = Api(hub, "idler")
+    session = running(hub, idler, name="parked")["id"]
+    hub.run_inside(session, "sh", "-c", "echo mine > /home/work/mine")
+    rests = until(hub, idler, session, "HIBERNATED")
+    assert rests["reason"].startswith("It was little used for 20 seconds: ")
+    assert rests["reason_code"] == "idle_utilization"
+    assert hub.held("idler") == []
+    # Its window begins anew, so there is time to look.
+    reply = idler.call("POST", f"api/sessions/{session}/resume")
+    assert reply.status_code == 202, reply.text
+    runs(hub, idler, session)
+    assert hub.run_inside(session, "cat", "/home/work/mine") == "mine\n"
+    idler.call("DELETE", f"api/sessions/{session}?force=1")
+    wait_for("all of it to go", lambda: hub.volumes() == [], 90)
+    wait_for("its image to go", lambda: kept_images(hub) == [], 90)
