@@ -571,6 +571,32 @@ async def test_whoever_sends_nothing_is_cut_off(
     writer.close()
 
 
+async def test_an_app_that_answers_at_once_ends_no_connection(
+    ways: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = visits.Visit._begin
+
+    async def late(self: visits.Visit, *args: Any) -> None:
+        await begin(self, *args)
+        await asyncio.sleep(0.3)  # a loop that is busy: the answer is there before this goes on
+
+    monkeypatch.setattr(visits.Visit, "_begin", late)
+    place = urlsplit(ways.url(await ways.public()))
+    reader, writer = await asyncio.open_connection("127.0.0.1", place.port)
+    try:
+        for _ in range(3):
+            writer.write(f"GET {place.path} HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+            assert head.startswith(b"HTTP/1.1 200 ")
+            assert b"connection: close" not in head.lower()
+            if length := re.search(rb"(?i)content-length: (\d+)", head):
+                await reader.readexactly(int(length[1]))
+            else:
+                await asyncio.wait_for(reader.readuntil(b"0\r\n\r\n"), 30)
+    finally:
+        writer.close()
+
+
 async def test_one_owner_leaves_room_for_others(ways: Open) -> None:
     connections = Connections()
     with ExitStack() as stack:

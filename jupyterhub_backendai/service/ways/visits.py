@@ -52,6 +52,7 @@ class Visit(RequestHandler):
         self._way = ""
         self._framed = heads.Framing(None, False)
         self._body_comes = True  # whether more of the request is to be read
+        self._was_read = asyncio.Event()  # all of the request, or there is nothing more to come
         self._own: tuple[int, Pairs, bytes] | None = None  # an answer of ours
 
     def locate(self) -> tuple[OpenWay | None, Front, str]:
@@ -125,6 +126,7 @@ class Visit(RequestHandler):
 
     async def _respond(self, *_args: str, **_kwargs: str) -> None:
         self._body_comes, self._silent = False, None
+        self._was_read.set()
         if self._answering is not None:
             if self._chunked:
                 async with self._sending:
@@ -170,6 +172,12 @@ class Visit(RequestHandler):
     async def _pass_on(
         self, stream: Stream, answer: heads.Answer, framed: heads.Framing, pairs: Pairs
     ) -> None:
+        if self._framed.is_empty:
+            # An answer that is over before Tornado has the request as read ends the connection,
+            # which nobody was told of: the Hub's proxy would use it for the next one.
+            await self._was_read.wait()
+        elif self._body_comes:
+            pairs = [*pairs, ("Connection", "close")]
         self._set_head(answer.status, pairs, answer.reason)
         whole = False
         try:
@@ -233,6 +241,7 @@ class Visit(RequestHandler):
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
+        self._was_read.set()
         self.abort()
 
     def on_finish(self) -> None:
