@@ -7,6 +7,7 @@ from typing import Any
 
 import docker
 import pytest
+import requests
 
 from .harness import ENVIRONMENTS, Hub, wait_for
 from .test_images import PACKAGE, Api
@@ -138,6 +139,15 @@ def test_what_was_there_is_there_again(hub: Hub) -> None:
     wait_for("all images to go", lambda: kept_images(hub) == [], 90)
 
 
+def shown(hub: Hub, user: str, server: str) -> str:
+    """The Hub's page of a server, as its owner sees it."""
+    browser = requests.Session()
+    browser.get(f"{hub.url}/hub/login")
+    data = {"username": user, "password": "secret", "_xsrf": browser.cookies["_xsrf"]}
+    assert browser.post(f"{hub.url}/hub/login?next=%2Fhub%2Fhome", data=data).ok
+    return browser.get(f"{hub.url}/hub/user/{user}/{server}/").text
+
+
 def test_one_that_is_ended_while_it_rests(hub: Hub) -> None:
     owner = Api(hub, "second")
     session = running(hub, owner, name="rests")["id"]
@@ -148,6 +158,9 @@ def test_one_that_is_ended_while_it_rests(hub: Hub) -> None:
     reply = hub.launch("second", {}, server)
     assert reply.status_code < 500 or reply.status_code == 503
     assert owner.call("GET", f"api/sessions/{session}").json()["status"] == "HIBERNATED"
+    page = shown(hub, "second", server)
+    assert "rests is hibernated" in page
+    assert f"/services/backendai/sessions/{session}" in page
     # Nor may anybody else resume it, or know of it.
     other = Api(hub, "other")
     for method, path in (("POST", "resume"), ("GET", "hibernation"), ("POST", "hibernation")):

@@ -35,6 +35,7 @@ from jupyterhub_backendai.service.commits import resting
 from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.commits.removing import Removing
 from jupyterhub_backendai.service.ending import tell_hub
+from jupyterhub_backendai.service.pages import idle as idle_pages
 from jupyterhub_backendai.service.workers.commits import CommitWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
@@ -627,6 +628,23 @@ async def test_one_that_rests_is_ended_for_good(
         assert not store.is_kept(commit.session_id)
         await work.worker.resting.once()
         assert work.shelf.images == {}
+
+
+async def test_its_owner_sees_that_it_is_dropped_soon(
+    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = await rest_asked(work)
+    await work.all()
+    page = "?part=warnings"
+    assert "dropped" not in (await work.service.call("GET", page, "alice")).json
+    monkeypatch.setattr(idle_pages, "utcnow", lambda: utcnow() + timedelta(days=13, hours=1))
+    told = (await work.service.call("GET", page, "alice")).json
+    assert "will be dropped at" in told
+    assert f"sessions/{commit.session_id}" in told
+    assert "dropped" not in (await work.service.call("GET", page, "bob")).json
+    listed = (await work.service.call("GET", "?part=list", "alice")).json
+    assert "then it is dropped" in listed
+    assert f"sessions/{commit.session_id}/resume" in listed
 
 
 def _order(work: Work, commit: Commit) -> CommitOrder:

@@ -334,6 +334,32 @@ def test_only_what_the_launcher_knows_all_of_is_started_again_there(whole: bool 
     assert "Home</a>" in html
 
 
+@pytest.mark.parametrize("failed", [False, True])
+async def test_one_that_is_hibernated_leads_to_its_page(failed: bool) -> None:
+    async def last() -> str:
+        return ID
+
+    async def rests() -> bool:
+        return True
+
+    user = person("mkim")
+    user.spawners["lab4"] = SimpleNamespace(
+        name="lab4", display_name="", last_session=last, rests=rests
+    )
+    told = {"failed": True, "exception": REFUSED} if failed else {"failed": False}
+    template = environment(enable_async=True).get_template("not_running.html")
+    html = await template.render_async(
+        page_context(
+            user=user, server_name="lab4", spawn_url="/hub/spawn/mkim/lab4",
+            backendai_sessions=SERVICE, **told,
+        )
+    )  # fmt: skip
+    assert "lab4 is hibernated</h1>" in html
+    assert f'href="{SERVICE}sessions/{ID}">To its page' in html
+    assert "Resume it on its page" in html
+    assert "Edit and start again" not in html
+
+
 async def test_what_has_ended_leads_to_its_history() -> None:
     async def last() -> str:
         return ID
