@@ -159,7 +159,7 @@ def test_one_that_is_ended_while_it_rests(hub: Hub) -> None:
     assert reply.status_code < 500 or reply.status_code == 503
     assert owner.call("GET", f"api/sessions/{session}").json()["status"] == "HIBERNATED"
     page = shown(hub, "second", server)
-    assert "rests is hibernated" in page
+    assert "is hibernated</h1>" in page
     assert f"/services/backendai/sessions/{session}" in page
     # Nor may anybody else resume it, or know of it.
     other = Api(hub, "other")
