@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,13 @@ from hypothesis import settings
 
 # Tests start hundreds of Pythons: where this is set, each would compile our code anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What a script starts in its background ignores these, and so do all that it starts in turn: in a
+# terminal of a test Ctrl+C would end nothing.
+_USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL}
+for _number in _USUAL:
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _USUAL[_number])
 
 # A slow moment of the machine is no defect: bounds on time are told by the tests that mean them.
 settings.register_profile("ours", deadline=None, print_blob=True, max_examples=50)
