@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from ..engine.base import EngineError
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
-from ..site.ending import ended_by
+from ..site.ending import clear, ended_by
 from ..site.runtime import Site
-from ..store import Changed, Session
+from ..site.steps import Steps
+from ..store import Changed, NotFound, Session
 from .hub import HubClient, HubError, HubUnavailable
 
 MAX_RACES = 10  # looks at a session that somebody else keeps moving
@@ -63,7 +65,7 @@ async def _end_now(
         ended = await _move(
             site, session, Status.TERMINATED, Phase.TERMINATE, reason, FORCED, version
         )
-        site.background(_stop_quietly(site, hub, session))
+        site.background(_clear_away(site, hub, session))
         site.queue.kick()
         return ended
     return await _stop(site, hub, session, reason)
@@ -110,9 +112,10 @@ async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Se
 
 async def tell_hub(site: Site, hub: HubClient, session: Session) -> None:
     """Has the Hub stop the server of a session that is over, unless another one has its name by
-    now. The Hub notices by itself too, when it next looks at that server."""
+    now, or it was resumed. The Hub notices by itself too, when it next looks at that server."""
     latest = await site.db(site.store.latest_of, session.owner, session.server_name)
-    if latest is None or latest.id != session.id:
+    this = session.id, session.submitted_at
+    if latest is None or (latest.id, latest.submitted_at) != this:
         return
     try:
         await hub.stop(session.owner, session.server_name, remove=True)
@@ -120,11 +123,17 @@ async def tell_hub(site: Site, hub: HubClient, session: Session) -> None:
         site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
 
 
-async def _stop_quietly(site: Site, hub: HubClient, session: Session) -> None:
+async def _clear_away(site: Site, hub: HubClient, session: Session) -> None:
+    """Removes what is left of a session that was ended by force. Where its machine does not answer
+    that is the reconciler's, when it does."""
     try:
         await hub.stop(session.owner, session.server_name, remove=True)
-    except HubUnavailable as error:
+    except HubError as error:
         site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
+    try:
+        await clear(site, await site.db(site.store.get, session.id), Steps())
+    except (EngineError, NotFound) as error:
+        site.log.warning("What session %s left is removed later: %s", session.id, error)
 
 
 async def _move(

@@ -68,7 +68,8 @@ class SessionSpawner(InLine, Spawner):
         self._starting = False
         self.session_summary = ""  # a line on the page that is shown while it starts
         self._attempt = Attempt()
-        self._known_id = ""  # of the session that a Hub before this one had running here
+        # Of the session that a Hub before this one had running here.
+        self._known_id, self._known_since = "", ""
 
     # ---- what an engine's spawner brings ------------------------------------------------------
 
@@ -249,7 +250,7 @@ class SessionSpawner(InLine, Spawner):
 
     def clear_state(self) -> None:
         super().clear_state()
-        self._known_id = ""
+        self._known_id, self._known_since = "", ""
         # The Hub's first step of a start, long before start(): pages may follow it from here on.
         self._begin_story()
 
@@ -286,18 +287,23 @@ class SessionSpawner(InLine, Spawner):
     async def delete_forever(self) -> None:
         """The server goes for good: a session of it that still waits is not to start it again."""
         waiting = await self._find_session()
-        if waiting is not None and waiting.status in IN_LINE:
+        if waiting is None or waiting.status not in IN_LINE:
+            return
+        # One that waits to be resumed has no server: this is the one before it rested.
+        if not await self.site.db(self.site.store.is_kept, waiting.id):
             await self.site.end(waiting.id, "user_requested", "Its server was removed.")
 
     def get_state(self) -> dict[str, Any]:
         state: dict[str, Any] = super().get_state()
         if self._session is not None:
             state["session_id"] = self._session.id
+            state["since"] = _since(self._session)
         return state
 
     def load_state(self, state: dict[str, Any]) -> None:
         super().load_state(state or {})
         self._known_id = str((state or {}).get("session_id", ""))
+        self._known_since = str((state or {}).get("since", ""))
 
     @property
     def will_resume(self) -> bool:
@@ -306,8 +312,12 @@ class SessionSpawner(InLine, Spawner):
 
     async def recall(self) -> Session | None:
         """The live session of this server, after a restart of the Hub too, and also where the
-        user was renamed since it began."""
-        known = self._session.id if self._session is not None else self._known_id
+        user was renamed since it began. One that has rested and was resumed since is not: that
+        life of it is another server's."""
+        known, since = self._known_id, self._known_since
+        if self._session is not None:
+            known, since = self._session.id, _since(self._session)
+            self._known_id, self._known_since = known, since  # also when it is over
         row = None
         if known:
             try:
@@ -317,6 +327,8 @@ class SessionSpawner(InLine, Spawner):
         else:
             row = await self._find_session()
         over = row is None or row.status.is_final or row.status is Status.HIBERNATED
+        if row is not None and known and since:
+            over = over or _since(row) != since
         self._session = None if over else row
         return self._session
 
@@ -333,3 +345,8 @@ class SessionSpawner(InLine, Spawner):
             await self.site.move(session_id, to, phase, **more)
         except IllegalTransition as error:
             self.log.debug("%s: %s", self._log_name, error)
+
+
+def _since(session: Session) -> str:
+    """When this life of a session began: a resumed one has been submitted anew."""
+    return session.submitted_at.isoformat()

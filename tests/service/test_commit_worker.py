@@ -626,6 +626,8 @@ async def test_one_that_rests_is_ended_for_good(
         await until(lambda id=commit.session_id: store.get(id).status is Status.TERMINATED)
         assert store.get(commit.session_id).reason == "alice ended it."
         assert not store.is_kept(commit.session_id)
+        # Its home goes at once, without a sweep.
+        await until(lambda id=commit.session_id: (id, False) in removed)
         await work.worker.resting.once()
         assert work.shelf.images == {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from traitlets.config import Config
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError, ImageFacts
 from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.errors import LaunchError
+from jupyterhub_backendai.model.images import CommitStatus, reference_of
 from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.resolve import Context, resolve
 from jupyterhub_backendai.model.slots import GIB, Slots
@@ -29,7 +31,7 @@ from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
 from jupyterhub_backendai.spawner.ready import pause
 from jupyterhub_backendai.spawner.servers import hub_servers
-from jupyterhub_backendai.store import AgentReport, Session, Unavailable
+from jupyterhub_backendai.store import AgentReport, Made, Session, Unavailable, Wish
 
 
 class Slow(DockerSessionSpawner):
@@ -211,3 +213,40 @@ async def test_a_session_whose_server_the_hub_lost_ends(
 
 def test_tries_are_frequent_only_as_long_as_a_start_is_quick() -> None:
     assert [pause(waited) for waited in (0, 2.9, 3, 60)] == [0.02, 0.02, 0.1, 0.1]
+
+
+def rested(site: Site, session: Session) -> Session:
+    """A running session that was hibernated since, and resumed: it waits for its place."""
+    store, now = site.store, utcnow()
+    wish = Wish("hibernated", "alice", "c" * 64, hibernates=True)
+    commit = store.begin_hibernation(session.id, wish, 3, partial(reference_of, prefix=""), now)
+    store.move_commit(commit.id, CommitStatus.COMMITTING, now)
+    made = Made("sha256:2", "sha256:1", 10, 5, agent="here", digest=None)
+    store.finish_hibernation(commit.id, made, None, now)
+    store.move(session.id, Status.TERMINATED, phase=Phase.TERMINATE, now=now)
+    return store.resume(session.id, "alice", utcnow())
+
+
+@pytest.mark.parametrize("known", ["polled", "by-its-state", "at-once"])
+async def test_the_end_of_its_server_before_does_not_end_what_was_resumed(
+    spawner: Slow, known: str
+) -> None:
+    store, session = spawner.site.store, running(spawner.site)
+    assert await spawner.recall() is not None
+    if known == "by-its-state":  # of a Hub before
+        state = spawner.get_state()
+        spawner.clear_state()
+        spawner._session = None
+        spawner.load_state(state)
+    waits = rested(spawner.site, session)
+    assert (waits.id, waits.status) == (session.id, Status.PENDING)
+    if known == "polled":
+        assert await spawner.poll() == 0, "so the Hub stops it"
+    await spawner.stop()
+    assert store.get(session.id).status is Status.PENDING
+    await spawner.delete_forever()
+    assert store.get(session.id).status is Status.PENDING
+    # One of which nothing is kept ends with its server.
+    store.let_go(session.id, "user_requested", "alice ended it.")
+    await spawner.delete_forever()
+    assert store.get(session.id).status is Status.CANCELLED
