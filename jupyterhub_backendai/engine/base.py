@@ -104,6 +104,10 @@ class Engine(ABC):
         """
 
     @abstractmethod
+    async def has_home(self, agent: str, session_id: str) -> bool:
+        """Whether the scratch of a session is on the agent. Raises `AgentUnreachable`."""
+
+    @abstractmethod
     def may_be_on(self, session_agent: str, agent: str) -> bool:
         """Whether what belongs to a session placed on one agent may be found on the other: they
         are the same machine under two names, or the first is not known any more."""

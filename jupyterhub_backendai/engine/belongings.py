@@ -19,6 +19,12 @@ from .base import LABEL_HUB, LABEL_SESSION, EngineError
 GOING_AWAY = 30  # seconds for a removal that somebody else began
 
 
+def is_up(row: Mapping[str, Any]) -> bool:
+    """Whether the container of a listing's row runs, or stands still and will go on: then it has
+    its processes, its cores and its GPUs all the same."""
+    return row.get("State") in {"running", "paused"}
+
+
 class Belongings:
     """The containers and volumes of one hub's sessions on one host. All calls are synchronous."""
 
@@ -53,6 +59,10 @@ class Belongings:
         """Rows of our hub's volumes, or of one session's only."""
         found = client.volumes(filters={"label": self._filters(session_id)})
         return list(found["Volumes"] or ())
+
+    def has_home(self, client: docker.APIClient, session_id: str) -> bool:
+        """Whether a session's home is here."""
+        return bool(self.volumes(client, session_id))
 
     def sessions(self, client: docker.APIClient) -> set[str]:
         """Ids of the sessions that have something here, as the labels say."""

@@ -40,7 +40,7 @@ from .base import (
     ImageMissing,
 )
 from .batch import Outcome
-from .belongings import Belongings
+from .belongings import Belongings, is_up
 from .devices import cdi_of
 from .docker_images import DockerImages
 from .docker_readings import DockerReadings
@@ -330,7 +330,7 @@ class DockerEngine(Engine):
                 name=row["Names"][0].lstrip("/") if row.get("Names") else "",
                 session_id=row["Labels"].get(LABEL_SESSION, ""),
                 kernel=row["Labels"].get(LABEL_KERNEL, ""),
-                running=row.get("State") == "running",
+                running=is_up(row),
                 labels=row["Labels"],
             )
             for row in await self.host(agent).listing()
@@ -346,6 +346,10 @@ class DockerEngine(Engine):
     async def orphans(self, agent: str) -> Sequence[str]:
         found = await self._call(agent, self.host(agent).belongings.sessions)
         return sorted(found - {f"{HELPER}{self.run_id}"})
+
+    async def has_home(self, agent: str, session_id: str) -> bool:
+        ours = self.host(agent).belongings
+        return await self._call(agent, lambda client: ours.has_home(client, session_id))
 
     async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
         ours = self.host(agent).belongings

@@ -51,11 +51,28 @@ class Hibernation:
     drop_at: datetime | None
     current: bool
 
+    def is_due(self, now: datetime) -> bool:
+        """Whether it has been kept for as long as it was to be."""
+        return self.drop_at is not None and self.drop_at <= now
+
+    def again(self, now: datetime) -> datetime | None:
+        """Until when it is kept where its resuming came to nothing: a day more at least, so that
+        its owner hears of it and may try again; not longer than its whole time was."""
+        if self.drop_at is None:
+            return None
+        more = min(self.drop_at - self.made_at, timedelta(seconds=DROP_WARNINGS[0]))
+        return max(self.drop_at, now + more)
+
 
 def hibernated_by(name: str) -> str:
     """The reason of a session that somebody hibernated, as it is kept; whoever shows it to that
     person says "You"."""
     return f"{name} hibernated it."
+
+
+def not_resumed_by(name: str) -> str:
+    """The reason of one that rests again because somebody did not want it resumed after all."""
+    return f"{name} cancelled its resuming."
 
 
 def not_hibernatable(type: str, running: bool) -> FieldError | None:

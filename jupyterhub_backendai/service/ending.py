@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..engine.base import EngineError
 from ..model.errors import FieldError, Kind, RequestError
+from ..model.hibernation import not_resumed_by
 from ..model.status import IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
 from ..site.ending import clear, ended_by
@@ -32,7 +33,7 @@ async def end(
         raise Changed(session.id, session.version)
     for _ in range(MAX_RACES):
         try:
-            return await _end_now(site, hub, session, ended_by(asked_by), force, version)
+            return await _end_now(site, hub, session, asked_by, force, version)
         except IllegalTransition:
             # Somebody else moved it between our look and our step: look again.
             session = await site.db(site.store.get, session.id)
@@ -40,8 +41,9 @@ async def end(
 
 
 async def _end_now(
-    site: Site, hub: HubClient, session: Session, reason: str, force: bool, version: int | None
+    site: Site, hub: HubClient, session: Session, asked_by: str, force: bool, version: int | None
 ) -> Session:
+    reason = ended_by(asked_by)
     if session.status.is_final or (session.status is Status.TERMINATING and not force):
         return session
     if session.status is Status.HIBERNATED or force:
@@ -53,7 +55,11 @@ async def _end_now(
         return session
     if session.status is Status.RUNNING:
         await _end_commit(site, session, force)
+        if not force:  # one that was just resumed is not to rest again
+            await site.db(site.store.let_go, session.id, USER, reason, version)
     if session.status in _IN_LINE:
+        if session.running_at is not None and not force:  # it was resumed, and rests again
+            reason = not_resumed_by(asked_by)
         # A start that waits in the Hub sees it, and ends with this reason.
         ended = await _move(site, session, Status.CANCELLED, Phase.CANCEL, reason, USER, version)
         site.queue.kick()
@@ -113,14 +119,15 @@ async def _stop(site: Site, hub: HubClient, session: Session, reason: str) -> Se
 async def tell_hub(site: Site, hub: HubClient, session: Session) -> None:
     """Has the Hub stop the server of a session that is over, unless another one has its name by
     now, or it was resumed. The Hub notices by itself too, when it next looks at that server."""
-    latest = await site.db(site.store.latest_of, session.owner, session.server_name)
-    this = session.id, session.submitted_at
-    if latest is None or (latest.id, latest.submitted_at) != this:
-        return
-    try:
-        await hub.stop(session.owner, session.server_name, remove=True)
-    except HubError as error:
-        site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
+    async with hub.alone_with(session.owner, session.server_name):
+        latest = await site.db(site.store.latest_of, session.owner, session.server_name)
+        this = session.id, session.submitted_at
+        if latest is None or (latest.id, latest.submitted_at) != this:
+            return
+        try:
+            await hub.stop(session.owner, session.server_name, remove=True)
+        except HubError as error:
+            site.log.warning("The Hub was not told of the end of %s: %s", session.id, error)
 
 
 async def _clear_away(site: Site, hub: HubClient, session: Session) -> None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 import aiohttp
 
@@ -72,6 +73,7 @@ class HubClient:
         self.url = url.rstrip("/")
         self._token = token
         self._session: aiohttp.ClientSession | None = None
+        self._busy: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def __aenter__(self) -> HubClient:
         return self
@@ -123,6 +125,11 @@ class HubClient:
         return found
 
     # ---- servers ------------------------------------------------------------------------------
+
+    def alone_with(self, user: str, server: str) -> asyncio.Lock:
+        """Held while a server is started that may just be removed, or the other way round: a Hub
+        that has stopped a server forgets it a moment later, also where that starts anew."""
+        return self._busy.setdefault((user, server), asyncio.Lock())
 
     async def start(
         self,

@@ -37,7 +37,12 @@ STOP_GRACE = 5  # seconds
 # Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
 FAILED = RETRYABLE | {
     "start_failed", "image_missing", "start_timeout", "folder", "configuration", "gpu",
+    "home_missing",
 }  # fmt: skip
+
+
+# Reasons that only say that the Hub has its server no more.
+_WITH_ITS_SERVER = frozenset({"user_requested", "not_in_hub"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +107,22 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
     elif session.status is Status.TERMINATING:
         # The first reason counts: whoever goes on with an end does not know why it began.
         await _terminate(site, session, _first(session, why))
+    elif why.code in _WITH_ITS_SERVER and await _goes_to_rest(site, session):
+        # Who stops its server meanwhile, or a culler that takes it for idle because it stands
+        # still, does not mean that it is to be lost: it rests in a moment.
+        site.log.info("Session %s is being hibernated, and is not ended", session.id)
     elif not session.status.is_final:
         code, sentence = await own_reason(site, session, why.code, why.sentence)
         why = replace(why, code=code, sentence=sentence)
         session = await _move(site, session, Status.TERMINATING, Phase.TERMINATE, why)
         await _terminate(site, session, why)
+
+
+async def _goes_to_rest(site: Site, session: Session) -> bool:
+    if session.status is not Status.RUNNING:
+        return False
+    commit = await site.db(site.store.commit_of, session.id)
+    return commit is not None and commit.hibernates and not commit.status.is_final
 
 
 def _first(session: Session, why: Why) -> Why:

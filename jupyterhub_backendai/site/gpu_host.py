@@ -18,6 +18,7 @@ from docker.errors import APIError, NotFound
 from traitlets.log import get_logger
 
 from ..engine.base import LABEL_SESSION, AgentStatus, EngineError
+from ..engine.belongings import is_up
 from ..engine.docker import DockerHost
 from ..gpu import Usage
 from ..gpu.errors import GpuError
@@ -129,7 +130,7 @@ class SiteGpus:
             return
         for row in await self._host.listing():
             session_id = row["Labels"].get(LABEL_SESSION, "")
-            if session_id in missing and row.get("State") == "running":
+            if session_id in missing and is_up(row):
                 found = await self._host.call(partial(_inspect, container=row["Id"]))
                 if found is not None and (pid := int(found["State"]["Pid"])):
                     try:

@@ -14,6 +14,7 @@ from docker.errors import APIError, NotFound
 from dockerspawner import DockerSpawner
 
 from ..engine.base import LABEL_CORES, LABEL_KERNEL, EngineError, ImageFacts
+from ..engine.belongings import is_up
 from ..engine.create import apply_settings, overruled
 from ..engine.devices import refusal
 from ..engine.docker import DockerHost
@@ -70,7 +71,7 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
         taken = {
             int(core)
             for row in rows
-            if row.get("State") == "running" and row["Labels"].get(LABEL_KERNEL)
+            if is_up(row) and row["Labels"].get(LABEL_KERNEL)
             for core in row["Labels"].get(LABEL_CORES, "").split(",")
             if core.isdecimal()
         }

@@ -12,9 +12,7 @@ from ..engine.images import LABEL_IMAGE_HUB, LABEL_IMAGE_ID, LABEL_IMAGE_OWNER
 from ..model.catalog import Catalog
 from ..model.errors import LaunchError
 from ..model.images import CustomImage, ImageStatus, is_customized
-from ..model.resolve import SessionRequest
 from ..site.runtime import Site
-from ..store import Session
 
 
 async def own_image(site: Site, owner: str, reference: str) -> CustomImage | None:
@@ -24,26 +22,6 @@ async def own_image(site: Site, owner: str, reference: str) -> CustomImage | Non
     images = await site.db(site.store.images_of, owner)
     ready = (one for one in images if one.status is ImageStatus.READY)
     return next((one for one in ready if one.reference == reference), None)
-
-
-async def resumed(site: Site, session: Session, request: SessionRequest) -> SessionRequest:
-    """The request as it is started: one that was hibernated from the image that it became. Raises
-    `LaunchError` where that is not on its agent any more: a registry could answer to its name with
-    anybody's."""
-    rest = await site.db(site.store.hibernation, session.id)
-    if rest is None:
-        return request
-    made = await site.engine.images.find(str(session.agent), rest.reference)
-    labels = made.labels if made is not None else {}
-    ours = labels.get(LABEL_IMAGE_ID) == rest.id and labels.get(LABEL_IMAGE_HUB) == site.hub_id
-    if session.agent != rest.agent or not ours:
-        site.log.error("What was kept of session %s is not on %s", session.id, session.agent)
-        raise LaunchError(
-            "image_missing",
-            f"The image that was kept of it is not on {rest.agent} any more, so it cannot be "
-            "resumed. Tell your admin.",
-        )
-    return request.model_copy(update={"image": rest.reference})
 
 
 def is_offered(catalog: Catalog, reference: str) -> bool:

@@ -68,6 +68,7 @@ class InLine(OptionDoors):
         site, asked_by_queue = self.site, self._asked_by_queue()
         waiting = await site.db(site.store.live_of, self.user.name, self.name)
         if waiting is not None and await self._is_older_than_its_owner(waiting):
+            await site.db(site.store.let_go, waiting.id, "owner_gone", OWNER_GONE)
             await site.end(waiting.id, "owner_gone", OWNER_GONE)
             waiting = None
         # One of this very run has a start, or is being ended because it was given up.
@@ -81,7 +82,8 @@ class InLine(OptionDoors):
     async def _is_older_than_its_owner(self, session: Session) -> bool:
         """Whether it waits by itself, or rested, since before the account was made, for whoever
         had one of that name then."""
-        if session.status not in IN_LINE or session.driver is not None:
+        rests = session.status is Status.HIBERNATED
+        if not (rests or session.status in IN_LINE) or session.driver is not None:
             return False
         made = self.user.orm_user.created.replace(tzinfo=timezone.utc)
         rest = await self.site.db(self.site.store.hibernation, session.id)

@@ -23,9 +23,9 @@ from ..site.steps import Steps
 from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
 from .errors import SessionSpawnError, for_people, in_log, log_in_one_line, why
-from .images import resumed
 from .in_line import HandedOver, InLine
 from .ready import server_url, wait_until_ready
+from .resuming import resumed
 from .story import Story, Tried
 
 # The Hub does not say whether it was the owner, an admin, or its own end.
@@ -152,7 +152,9 @@ class SessionSpawner(InLine, Spawner):
     async def _on_agent(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         await self._done(session.id, Status.PREPARING)
         await self._clear_earlier(session)
-        request = await resumed(self.site, session, request)
+        groups = sorted(group.name for group in self.user.orm_user.groups)
+        resuming = resumed(self.site, session, request, groups)
+        request = await self._within(PREPARE_TIMEOUT, resuming)
         # An image may be downloaded here: its time is its own, not that of the start.
         await self._within(PREPARE_TIMEOUT, self.prepare(session, request))
         await self._done(session.id, Status.CREATING)

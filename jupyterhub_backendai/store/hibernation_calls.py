@@ -71,11 +71,6 @@ class HibernationCalls(StoreBase):
         with self._db.query() as db:
             return kept.ids(db)
 
-    def hibernations_of(self, owner: str) -> list[Hibernation]:
-        """What is kept of one owner's sessions."""
-        with self._db.query() as db:
-            return kept.of_owner(db, owner)
-
     def hibernations(self) -> list[Hibernation]:
         """All there are, those of which only an image is left included."""
         with self._db.query() as db:
@@ -93,6 +88,28 @@ class HibernationCalls(StoreBase):
         """Ids of hibernated sessions whose time is over."""
         with self._db.query() as db:
             return kept.due(db, now)
+
+    def hibernations_back(self, before: datetime) -> list[str]:
+        """Ids of sessions that run again since then or longer, and are kept still."""
+        with self._db.query() as db:
+            return kept.back(db, before)
+
+    def back_for_good(self, session_id: str) -> None:
+        """One that runs again is its own from now on: its end will be one. One that does not run
+        any more stays as it is. Raises `NotFound`."""
+        with self._write() as db:
+            if sessions.locked(db, session_id).status is Status.RUNNING:
+                kept.let_go(db, session_id)
+
+    def drop_if_due(self, session_id: str, reason_code: str, reason: str, now: datetime) -> bool:
+        """Lets go of what is kept of a hibernated session whose time is over; whether it did: its
+        owner may have resumed it since anybody looked. Raises `NotFound`."""
+        with self._write() as db:
+            session, rest = sessions.locked(db, session_id), kept.current(db, session_id)
+            if session.status is not Status.HIBERNATED or rest is None or not rest.is_due(now):
+                return False
+            resting.let_go(db, session, reason_code, reason)
+            return True
 
     def hibernations_over(self) -> list[Hibernation]:
         """Those of which only the image is left, which nothing runs from."""

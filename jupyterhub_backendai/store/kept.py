@@ -22,10 +22,22 @@ _NAMES = tuple(field.name for field in fields(Hibernation))
 _CURRENT = select(HIBERNATIONS).where(_H.session_id == bindparam("of"), _H.current)
 _IS_KEPT = select(exists().where(_H.session_id == bindparam("of"), _H.current))
 _IDS = select(_H.session_id).where(_H.current)
-_COUNT = select(func.count()).where(_H.owner == bindparam("whose"), _H.current)
-_OF_OWNER = select(HIBERNATIONS).where(_H.owner == bindparam("whose"), _H.current)
+# One that runs again does not rest, though its end may make it rest once more.
+_COUNT = (
+    select(func.count())
+    .select_from(HIBERNATIONS)
+    .join(SESSIONS, _S.id == _H.session_id)
+    .where(_H.owner == bindparam("whose"), _H.current, _S.status != Status.RUNNING.value)
+)
+_BACK = (
+    select(_H.session_id)
+    .join(SESSIONS, _S.id == _H.session_id)
+    .where(_H.current, _S.status == Status.RUNNING.value, _S.running_at <= bindparam("before"))
+    .order_by(_S.running_at)
+)
 _ADD = insert(HIBERNATIONS)
 _LET_GO = update(HIBERNATIONS).where(_H.session_id == bindparam("of")).values(current=False)
+_UNTIL = update(HIBERNATIONS).where(_H.id == bindparam("which")).values(drop_at=bindparam("then"))
 _DUE = (
     select(_H.session_id)
     .join(SESSIONS, _S.id == _H.session_id)
@@ -66,6 +78,11 @@ def let_go(db: Connection, session_id: str) -> None:
     db.execute(_LET_GO, {"of": session_id})
 
 
+def rest_again(db: Connection, rest: Hibernation, now: datetime) -> None:
+    """Its resuming came to nothing: it has time enough for another try."""
+    db.execute(_UNTIL, {"which": rest.id, "then": rest.again(now)})
+
+
 def is_kept(db: Connection, session_id: str) -> bool:
     """Whether the session's home and image are kept."""
     return bool(db.execute(_IS_KEPT, {"of": session_id}).scalar_one())
@@ -83,13 +100,8 @@ def ids(db: Connection) -> frozenset[str]:
 
 
 def count(db: Connection, owner: str) -> int:
-    """How many sessions of an owner are kept."""
+    """How many sessions of an owner rest, or are on their way back."""
     return db.execute(_COUNT, {"whose": owner}).scalar_one()
-
-
-def of_owner(db: Connection, owner: str) -> list[Hibernation]:
-    """What is kept of one owner's sessions."""
-    return [_of(row) for row in db.execute(_OF_OWNER, {"whose": owner})]
 
 
 def dropping(
@@ -102,6 +114,11 @@ def dropping(
         _SOON_OF, {**values, "whose": owner}
     )  # fmt: skip
     return [(_of(row), row.name) for row in rows]
+
+
+def back(db: Connection, before: datetime) -> list[str]:
+    """Ids of those that run again, and did so before this time."""
+    return list(db.scalars(_BACK, {"before": before}))
 
 
 def due(db: Connection, now: datetime) -> list[str]:

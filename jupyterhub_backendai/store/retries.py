@@ -38,7 +38,7 @@ def retry_or_give_up(
     session = sessions.locked(db, session_id, version)
     if session.status not in ON_THE_WAY:
         raise IllegalTransition(session.status, Status.PENDING)
-    tries = _tries(db, session_id, phase) + 1
+    tries = _tries(db, session, phase) + 1
     again = error_code in RETRYABLE and tries < MAX_TRIES
     if error_code in RETRYABLE and not again:
         reason += f" It was tried {tries} times. Start it again later, or tell your admin."
@@ -55,6 +55,8 @@ def retry_or_give_up(
 
 _TRIES = select(func.coalesce(func.sum(HISTORY.c.attempts), 0)).where(
     HISTORY.c.session_id == bindparam("of"),
+    # Of this life of it: one that is resumed is submitted anew.
+    HISTORY.c.created_at >= bindparam("since"),
     HISTORY.c.phase == bindparam("in_phase"),
     HISTORY.c.result == Result.NEED_RETRY.value,
     HISTORY.c.to_status == Status.PENDING.value,
@@ -75,6 +77,7 @@ def was_retried(db: Connection, session_id: str) -> bool:
     return bool(db.execute(_WAS_RETRIED, {"of": session_id}).scalar_one())
 
 
-def _tries(db: Connection, session_id: str, phase: Phase) -> int:
+def _tries(db: Connection, session: Session, phase: Phase) -> int:
     """How often this phase of the session was to be tried again."""
-    return db.execute(_TRIES, {"of": session_id, "in_phase": phase.value}).scalar_one()
+    of = {"of": session.id, "since": session.submitted_at, "in_phase": phase.value}
+    return db.execute(_TRIES, of).scalar_one()

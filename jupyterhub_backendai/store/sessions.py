@@ -283,13 +283,14 @@ def move(
         changes |= {"placed_at": None, "agent": None, "batch_started_at": None}
     elif new is Status.RUNNING:
         changes["running_at"] = now
-        kept.let_go(db, session.id)  # from now on its home is its own again
     if new.is_final:
         changes |= {"ended_at": now, "driver": None}
     elif new is Status.HIBERNATED:
         changes["driver"] = None
         if rest is not None:
             changes["agent"] = rest.agent  # which a start that came to nothing may not have had
+            if session.submitted_at > rest.made_at:
+                kept.rest_again(db, rest, now)
     session = _change(db, session, **changes)
     if new.is_final:
         session = _without_secrets(db, session)

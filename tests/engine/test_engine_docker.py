@@ -138,9 +138,16 @@ async def test_the_outcome_is_the_same_whether_the_container_runs_or_not(running
     assert outcome.started_at == await engine.command_started(AGENT, container)
     (row,) = await engine.containers(AGENT)
     assert row.running, "the server stays until somebody ends the session"
+    # While an image is made of it, it stands still.
+    host = engine.host(AGENT)
+    await host.call(lambda client: client.pause(container))
+    try:
+        (row,) = await engine.containers(AGENT)
+        assert row.running, "nobody is to take it for one that has ended"
+    finally:
+        await host.call(lambda client: client.unpause(container))
     await running.stop()
     assert await engine.outcome(AGENT, container) == outcome
-    host = engine.host(AGENT)
     state = (await host.call(lambda client: client.inspect_container(container)))["State"]
     assert (state["Running"], state["ExitCode"]) == (False, 3)
 

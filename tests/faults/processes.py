@@ -108,6 +108,7 @@ class StubHub:
         self.world, self.process, self.listening = world, Process("hub"), False
         self._rows, self._configuration = users, configuration
         self.pending: dict[Server, asyncio.Task[Any]] = {}
+        self.locks: dict[Server, asyncio.Lock] = {}
         self.running: dict[Server, StubSpawner] = {}
         self._spawners: dict[Server, StubSpawner] = {}
 
@@ -159,6 +160,9 @@ class StubHub:
 
     async def note_activity(self, user: str, servers: Any, at: object) -> None:
         return
+
+    def alone_with(self, owner: str, name: str) -> asyncio.Lock:
+        return self.locks.setdefault((owner, name), asyncio.Lock())
 
     async def start(
         self, owner: str, name: str, options: Mapping[str, Any], display_name: str = "",

@@ -230,6 +230,9 @@ class StubEngine(Engine):
         await world.on(agent, emptied)
         return count
 
+    async def has_home(self, agent: str, session_id: str) -> bool:
+        return await self.world.on(agent, lambda: self.world.volumes.get(session_id) == agent)
+
     def may_be_on(self, session_agent: str, agent: str) -> bool:
         return session_agent == agent
 

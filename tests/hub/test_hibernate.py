@@ -213,10 +213,45 @@ def test_one_that_is_resumed_at_once_runs(hub: Hub) -> None:
         reply = owner.call("POST", f"api/sessions/{session}/resume")
         assert reply.status_code == 202, reply.text
         runs(hub, owner, session)
-    rows = owner.call("GET", f"api/sessions/{session}/history").json()["items"]
-    assert [row["message"] for row in rows if row["phase"] == "cancel"] == []
+    assert [row for row in history(owner, session) if row["phase"] == "cancel"] == []
     assert owner.call("DELETE", f"api/sessions/{session}?force=1").status_code == 202
     wait_for("its home to go", lambda: hub.volumes() == [], 90)
+
+
+def test_what_is_gone_when_it_is_resumed(hub: Hub) -> None:
+    owner = Api(hub, "loser")
+    folder = hub.directory / "folders" / "users" / "loser" / "data"
+    folder.mkdir(parents=True)
+    session = running(hub, owner, name="loser", mounts=[{"folder": "data"}])["id"]
+    hibernate(hub, owner, session)
+    # A folder: it starts without, and says so.
+    folder.rmdir()
+    resume(hub, owner, session)
+    said = [row["message"] for row in history(owner, session)]
+    gone = "It starts without data: not there any more, or not for you any more."
+    assert gone in said
+    assert not folder.exists()
+    # Its home: it does not start with an empty one.
+    hibernate(hub, owner, session)
+    [home] = hub.volumes()
+    home.remove()
+    assert owner.call("POST", f"api/sessions/{session}/resume").status_code == 202
+    told = "The home that was kept of it is not on local any more."
+
+    def refused() -> bool:
+        row = owner.call("GET", f"api/sessions/{session}").json()
+        return row["status"] == "HIBERNATED" and row["reason"].startswith(told)
+
+    wait_for("it to rest again", refused, 120)
+    assert hub.volumes() == []
+    assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
+    until(hub, owner, session, "TERMINATED")
+    wait_for("its image to go", lambda: kept_images(hub) == [], 90)
+
+
+def history(api: Api, session_id: str) -> list[dict[str, Any]]:
+    """What was done with the session, the newest first."""
+    return list(api.call("GET", f"api/sessions/{session_id}/history").json()["items"])
 
 
 def test_one_that_is_idle_rests_by_itself(hub: Hub) -> None:

@@ -202,6 +202,7 @@ async def hibernating(folder: Path, base_url: str, image: str) -> AsyncIterator[
             reference = reply.json["reference"]
             settings = {
                 **BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite",
+                "log_directory": str(folder / "logs"),
                 "agents": agents, "environments": environments,
             }  # fmt: skip
             commit = service.store.commit(reply.json["id"])
@@ -247,6 +248,7 @@ async def killing(folder: Path, base_url: str, image: str) -> AsyncIterator[Kill
             reference = reply.json["reference"]
             settings = {
                 **BACKEND, "database_url": f"sqlite:///{folder}/b.sqlite",
+                "log_directory": str(folder / "logs"),
                 "agents": agents, "environments": environments,
             }  # fmt: skip
             commit = service.store.commit(reply.json["id"])

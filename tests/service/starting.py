@@ -43,6 +43,10 @@ class Hub:
         self.servers: dict[tuple[str, str], bool] = {}
         self.active: list[tuple[str, str]] = []
         self.stopped: list[tuple[str, str]] = []
+        self.locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    def alone_with(self, owner: str, server: str) -> asyncio.Lock:
+        return self.locks.setdefault((owner, server), asyncio.Lock())
 
     async def active_servers(self) -> dict[tuple[str, str], bool]:
         return self.servers

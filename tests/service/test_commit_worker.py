@@ -44,7 +44,7 @@ from jupyterhub_backendai.store.image_tables import IMAGES
 
 from .image_shelf import Shelf, begin, made, running_session, shelf_of
 from .running import Running, running, until_open
-from .ways import end, until
+from .ways import end, make_running, until
 
 DONE, FAILED, CANCELLED = CommitStatus.DONE, CommitStatus.FAILED, CommitStatus.CANCELLED
 COMMITTING, PUSHING, WAITING = CommitStatus.COMMITTING, CommitStatus.PUSHING, CommitStatus.WAITING
@@ -614,6 +614,21 @@ async def test_one_that_is_ended_by_force_does_not_rest(
     assert work.shelf.images == {}
 
 
+async def test_the_end_of_its_server_does_not_end_what_goes_to_rest(
+    work: Work, removed: list[tuple[str, bool]]
+) -> None:
+    commit = await rest_asked(work)
+    gate = work.shelf.hold("make")
+    await work.until_in("make")
+    store, id = work.service.store, commit.session_id
+    for code in ("user_requested", "not_in_hub"):  # the Hub's own stop, or a culler
+        await work.site.end(id, code, "Its server was stopped.")
+        assert (store.get(id).status, removed) == (Status.RUNNING, [])
+    gate.set()
+    await work.all()
+    assert (store.get(id).status, removed) == (Status.HIBERNATED, [(id, True)])
+
+
 async def test_one_that_rests_is_ended_for_good(
     work: Work, removed: list[tuple[str, bool]]
 ) -> None:
@@ -630,6 +645,35 @@ async def test_one_that_rests_is_ended_for_good(
         await until(lambda id=commit.session_id: (id, False) in removed)
         await work.worker.resting.once()
         assert work.shelf.images == {}
+
+
+@pytest.mark.parametrize("ends", ["breaks-down", "its-owner-ends-it", "later"])
+async def test_one_that_is_back_keeps_its_home_until_it_is_sure_to_run(
+    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    commit = await rest_asked(work)
+    await work.all()
+    store, id = work.service.store, commit.session_id
+    assert (await work.service.call("POST", f"api/sessions/{id}/resume", "alice")).status == 202
+    await make_running(work.service, {"id": id}, "127.0.0.1:1")
+    await work.worker.resting.once()
+    assert store.is_kept(id)
+    if ends == "later":
+        monkeypatch.setattr(resting, "utcnow", lambda: utcnow() + resting.SETTLES)
+        await work.worker.resting.once()
+        assert not store.is_kept(id)
+        assert len(work.shelf.images) == 1, "it runs from that"
+    if ends == "its-owner-ends-it":
+        reply = await work.service.call("DELETE", f"api/sessions/{id}", "alice")
+        assert reply.status == 202
+    else:
+        await work.site.end(id, "container_gone", "Its container is gone.")
+    rests = ends == "breaks-down"
+    over = Status.HIBERNATED if rests else Status.TERMINATED
+    await until(lambda: store.get(id).status is over)
+    assert removed[-1] == (id, rests)
+    await work.worker.resting.once()
+    assert len(work.shelf.images) == rests
 
 
 async def test_its_owner_sees_that_it_is_dropped_soon(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.slots import GIB
@@ -465,6 +466,34 @@ async def test_one_that_may_not_rest_is_ended(tmp_path: Path, most: int) -> None
         why = "It could not be hibernated: The session has written 10 GB"
         assert (why in one.session.reason) == (most == 1)
         assert one.service.store.commit_of(one.id) is None
+
+
+async def test_an_agent_that_does_not_answer_costs_nobody_the_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with idle(tmp_path, RESTS) as one:
+        shelf = await parked(one)
+        late = utcnow()
+        monkeypatch.setattr(idle_resting, "utcnow", lambda: late)
+        for failed in (1, 2):
+            shelf.errors["look"] = [AgentUnreachable("silent")] * 2
+            await one.rounds(2 * HOUR)
+            assert one.is_running
+            assert len(shelf.errors["look"]) == 1, "once in ten minutes"
+            assert one.service.store.commit_of(one.id) is None, failed
+            late += timedelta(minutes=11)
+        shelf.errors["look"] = []
+        await one.rounds(5 * INTERVAL)
+        commit = one.service.store.commit_of(one.id)
+        assert commit is not None
+        # Who cancels that has ten minutes to use it, or to keep it.
+        one.service.store.cancel_commit(commit.id, late)
+        await one.rounds(5 * INTERVAL)
+        assert one.service.store.commit_of(one.id).id == commit.id
+        late += timedelta(minutes=11)
+        await one.rounds(5 * INTERVAL)
+        assert one.service.store.commit_of(one.id).id != commit.id
+        assert one.is_running
 
 
 async def test_three_that_fail_are_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,6 +85,9 @@ class Machine(Engine):
         self.made = [made for made in self.made if made != session_id]
         return 1
 
+    async def has_home(self, agent: str, session_id: str) -> bool:
+        return True
+
     def may_be_on(self, session_agent: str, agent: str) -> bool:
         return True
 

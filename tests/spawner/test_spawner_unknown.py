@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,19 @@ async def test_the_end_of_its_server_before_does_not_end_what_was_resumed(
     store.let_go(session.id, "user_requested", "alice ended it.")
     await spawner.delete_forever()
     assert store.get(session.id).status is Status.CANCELLED
+
+
+@pytest.mark.parametrize("resumed", [True, False])
+async def test_an_account_made_anew_has_nothing_of_what_rested(
+    spawner: Slow, resumed: bool
+) -> None:
+    store, session = spawner.site.store, running(spawner.site)
+    rested(spawner.site, session)
+    if not resumed:
+        store.move(session.id, Status.CANCELLED, phase=Phase.CANCEL, now=utcnow())
+        assert store.get(session.id).status is Status.HIBERNATED
+    spawner.user.orm_user.created = (utcnow() + timedelta(hours=1)).replace(tzinfo=None)
+    assert await spawner.queued({}) is None
+    assert not store.is_kept(session.id)
+    assert store.get(session.id).reason_code == "owner_gone"
+    assert store.get(session.id).status is (Status.CANCELLED if resumed else Status.HIBERNATED)

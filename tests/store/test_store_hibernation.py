@@ -89,12 +89,34 @@ def test_resumed_it_stands_behind_all_who_wait(store: Store) -> None:
     assert store.is_kept(rests.id), "until it runs"
     run_pass(store, 60)
     start(store, rests.id, 61)
-    assert not store.is_kept(rests.id)
+    assert store.is_kept(rests.id), "until it is sure that it runs"
+    running_at = store.get(rests.id).running_at
+    assert running_at is not None
+    assert store.hibernations_back(running_at - timedelta(seconds=1)) == []
+    assert store.hibernations_back(running_at) == [rests.id]
+    store.back_for_good(rests.id)
+    assert store.hibernations_back(running_at) == []
     assert store.hibernation(rests.id) is None
     assert store.hibernations_over() == [], "it runs from its image"
     ended = over(store, store.move(rests.id, S.TERMINATING, phase=Phase.TERMINATE, now=after(70)))
     assert ended.status is S.TERMINATED
     assert [one.session_id for one in store.hibernations_over()] == [rests.id]
+    assert violations(store) == []
+
+
+def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> None:
+    rests = resting(store)
+    store.resume(rests.id, "ana", after(50))
+    run_pass(store, 60)
+    start(store, rests.id, 61)
+    # It does not count as one that rests, but for itself no more than for others.
+    store.check_hibernation(rests.id, 1)
+    ends = store.move(rests.id, S.TERMINATING, phase=Phase.TERMINATE, now=after(70))
+    store.back_for_good(rests.id)
+    assert store.is_kept(rests.id), "it does not run any more"
+    again = over(store, ends, S.ERROR, 71)
+    assert (again.status, again.agent, again.ended_at) == (S.HIBERNATED, "a", None)
+    assert store.resume(rests.id, "ana", after(90)).status is S.PENDING
     assert violations(store) == []
 
 
@@ -146,6 +168,51 @@ def test_one_is_due_when_its_time_is_over(store: Store) -> None:
     assert told == [(soon.id, "soon")]
     assert store.hibernations_dropping("bob") == []
     assert store.kept_sessions() == {soon.id, never.id, back.id}
+
+
+def test_one_that_was_resumed_since_is_not_dropped(store: Store) -> None:
+    rests, back = resting(store, "rests", 1), resting(store, "back", 1)
+    due = after(2 + DAY)
+    assert store.hibernations_due(due) == [rests.id, back.id]
+    store.resume(back.id, "ana", due)
+    assert not store.drop_if_due(back.id, "retention", "Its time was over.", due)
+    assert not store.drop_if_due(rests.id, "retention", "Its time was over.", after(1 + DAY))
+    assert store.drop_if_due(rests.id, "retention", "Its time was over.", due)
+    assert not store.drop_if_due(rests.id, "retention", "Its time was over.", due), "once"
+    assert (store.is_kept(rests.id), store.is_kept(back.id)) == (False, True)
+
+
+@pytest.mark.parametrize(("days", "more"), [(14, DAY), (0.5, DAY / 2), (None, None)])
+def test_what_could_not_be_resumed_is_not_dropped_at_once(
+    store: Store, days: float | None, more: float | None
+) -> None:
+    rests = resting(store, days=days)
+    late = 2 + (days or 14) * DAY - 60
+    store.resume(rests.id, "ana", after(late))
+    store.move(rests.id, S.CANCELLED, phase=Phase.CANCEL, now=after(late + 3600))
+    kept = store.hibernation(rests.id)
+    assert kept is not None
+    assert kept.drop_at == (None if more is None else after(late + 3600 + more))
+    # Where there is more time than that it stays as it is.
+    other = resting(store, "other", 14)
+    store.resume(other.id, "ana", after(10))
+    store.move(other.id, S.CANCELLED, phase=Phase.CANCEL, now=after(11))
+    assert store.hibernation(other.id).drop_at == after(2 + 14 * DAY)  # type: ignore[union-attr]
+
+
+def test_tries_are_counted_anew_when_it_is_resumed(store: Store) -> None:
+    rests = resting(store)
+    for life in range(3):
+        store.resume(rests.id, "ana", after(100 * life + 10))
+        for _ in range(3):
+            run_pass(store, 100 * life + 11)
+            start(store, rests.id, 100 * life + 12, S.PREPARING)
+            row = store.retry_or_give_up(
+                rests.id, phase=Phase.PREPARE, error_code="agent_unreachable", reason="Away.",
+                now=after(100 * life + 13),
+            )  # fmt: skip
+            assert row.status is S.PENDING
+        store.move(rests.id, S.CANCELLED, phase=Phase.CANCEL, now=after(100 * life + 20))
 
 
 def test_what_replaces_it_lets_the_earlier_image_go(store: Store) -> None:

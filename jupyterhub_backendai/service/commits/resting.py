@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from ...engine.base import EngineError
 from ...engine.images import ImageInUse, Images
 from ...model.hibernation import Hibernation
@@ -9,6 +11,9 @@ from ...site.clock import utcnow
 from ...site.runtime import Site
 
 CODE = "retention"
+# A resumed session runs before the Hub has a way to it. Where that comes to nothing, or it breaks
+# down at once, it rests again, rather than that its home goes.
+SETTLES = timedelta(minutes=2)
 DROPPED = "It was hibernated for as long as is allowed, and was dropped."
 
 
@@ -21,10 +26,12 @@ class Resting:
     async def once(self) -> None:
         """One round. Raises `Unavailable`."""
         site = self.site
+        for session_id in await site.db(site.store.hibernations_back, utcnow() - SETTLES):
+            await site.db(site.store.back_for_good, session_id)
         for session_id in await site.db(site.store.hibernations_due, utcnow()):
-            session = await site.db(site.store.let_go, session_id, CODE, DROPPED)
-            site.log.info("Session %s of %s is dropped", session.id, session.owner)
-            await site.end(session_id, CODE, DROPPED)
+            if await site.db(site.store.drop_if_due, session_id, CODE, DROPPED, utcnow()):
+                site.log.info("Session %s is dropped", session_id)
+                await site.end(session_id, CODE, DROPPED)
         for rest in await site.db(site.store.hibernations_over):
             await self._remove(rest)
 

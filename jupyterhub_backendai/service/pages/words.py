@@ -11,9 +11,9 @@ from typing import Any
 from markupsafe import Markup
 
 from ...model import gpu_words
-from ...model.hibernation import hibernated_by
+from ...model.hibernation import hibernated_by, not_resumed_by
 from ...model.slots import format_bytes, format_thousandths
-from ...model.status import IN_LINE, Phase, Result, Status
+from ...model.status import IN_LINE, ON_THE_WAY, Phase, Result, Status
 from ...model.steps import Step
 from ...site.clock import utcnow
 from ...site.ending import ended_by
@@ -107,7 +107,7 @@ _OF_OTHERS = [
 
 def said_to(reader: str, sentence: str, owner: str) -> str:
     """A session's reason, or a message of its history, as it reads to whoever reads it."""
-    for did in (ended_by, hibernated_by):
+    for did in (ended_by, hibernated_by, not_resumed_by):
         if sentence.startswith(own := did(reader)):
             return did("You") + sentence[len(own) :]
     if reader == owner:
@@ -202,6 +202,15 @@ def in_line(session: Session) -> bool:
     return session.status in IN_LINE
 
 
+def rests_at_end(session: Session) -> str:
+    """What ending a session means for what is kept of it: "again", it rests again, since it is
+    just being resumed; "over", that is deleted; empty where nothing is kept."""
+    if session.status is Status.HIBERNATED:
+        return "over"
+    resumed = session.running_at is not None  # nothing else starts that has run before
+    return "again" if resumed and session.status in IN_LINE | ON_THE_WAY else ""
+
+
 def began_at(session: Session) -> datetime:
     """Since when a session is what it is: waits, runs, or rests."""
     if session.status is Status.HIBERNATED:
@@ -250,7 +259,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
 GLOBALS: dict[str, Any] = {
     "status_tag": status_tag, "result_tag": result_tag, "ending_tag": ending_tag,
     "short_reason": short_reason, "began_at": began_at, "took": took, "deadline": deadline,
-    "urgency": urgency, "in_line": in_line, "exit_words": exit_words, "passed": passed,
+    "urgency": urgency, "in_line": in_line, "rests_at_end": rests_at_end, "passed": passed,
+    "exit_words": exit_words,
     "held": gpu_words.held, "SIMULATED": gpu_words.SIMULATED,
     "now_iso": lambda: utcnow().isoformat(timespec="milliseconds"),
 }  # fmt: skip

@@ -99,7 +99,7 @@ class QueueWorker:
             await asyncio.sleep(min(LONGEST_WAIT, FIRST_WAIT * 2**refused))
         while (session := await self._placed(session_id)) is not None:
             try:
-                async with self._room:
+                async with self.hub.alone_with(session.owner, session.server_name), self._room:
                     await self.hub.start(
                         session.owner,
                         session.server_name,

@@ -6,22 +6,41 @@ const dialog = document.getElementById("bk-end");
 const $ = (name) => document.getElementById(`bk-end${name}`);
 let sessions = [];
 
-const one = (link) => ({ id: link.dataset.end, name: link.dataset.name, waits: "waits" in link.dataset });
+const one = ({ dataset: { end: id, name, waits, rests = "" } }) => ({ id, name, waits: waits !== undefined, rests });
 
-/** Asks whether these sessions are to end; each has `id`, `name`, and `waits` where it is in line. */
-export function ask(chosen) {
+/** What is lost with sessions of which something is kept: of one, or of those among many. */
+const KEPT = {
+  again: ["It rests again, and nothing of it is lost.", "What was just resumed rests again."],
+  over: [
+    "What is kept of it, its home and what was installed in it, is deleted. Folders stay.",
+    "Of what is hibernated, home and what was installed are deleted.",
+  ],
+};
+
+function losses(chosen, waiting) {
+  const single = chosen.length === 1, plain = chosen.filter(({ rests }) => !rests).length;
+  const kept = Object.keys(KEPT).filter((rests) => chosen.some((session) => session.rests === rests));
+  const told = kept.map((rests) => KEPT[rests][single ? 0 : 1]);
+  if (plain && waiting)
+    told.unshift(`${single ? "It loses its" : "They lose their"} place in line. Nothing ${single ? "of it" : "of them"} has started yet.`);
+  else if (plain) told.unshift("Files outside folders are deleted. Folders stay.");
+  return told.join(" ");
+}
+
+/** Asks whether the sessions of these links are to end. */
+export function ask(links) {
+  const chosen = links.map(one);
   sessions = chosen;
   const waiting = chosen.every((session) => session.waits), single = chosen.length === 1;
   const word = waiting ? "Cancel" : "Terminate";
   $("-title").textContent = `${word} ${single ? chosen[0].name : `${chosen.length} sessions`}?`;
-  $("-loss").textContent = waiting
-    ? `${single ? "It loses its" : "They lose their"} place in line. Nothing ${single ? "of it" : "of them"} has started yet.`
-    : "Files outside folders are deleted. Folders stay.";
+  $("-loss").textContent = losses(chosen, waiting);
   $("-go").textContent = single ? `${word} session` : `${word} ${chosen.length} sessions`;
   $("-names").replaceChildren(...chosen.map(({ name }) => Object.assign(document.createElement("li"), { textContent: name })));
   $("-names").hidden = single;
   $("-force").checked = false;
-  $("-force-row").hidden = waiting;
+  // What waits or rests has nothing that runs.
+  $("-force-row").hidden = chosen.every((session) => session.waits || session.rests);
   $("-trouble").hidden = true;
   dialog.showModal();
 }
@@ -51,7 +70,7 @@ export function endings() {
     const link = event.target.closest("[data-end]");
     if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
-    ask([one(link)]);
+    ask([link]);
   });
   $("-go").addEventListener("click", end);
 }

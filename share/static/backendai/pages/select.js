@@ -26,10 +26,7 @@ export function selection() {
       for (const box of chosen()) box.checked = false;
       show();
     } else if (event.target.closest("#bk-bulk-end")) {
-      ask(chosen().map((box) => {
-        const { end, name, waits } = box.closest("tr").querySelector("[data-end]").dataset;
-        return { id: end, name, waits: waits !== undefined };
-      }));
+      ask(chosen().map((box) => box.closest("tr").querySelector("[data-end]")));
     }
   });
   onRefresh(show);
