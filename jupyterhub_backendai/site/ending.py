@@ -107,7 +107,7 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
     elif session.status is Status.TERMINATING:
         # The first reason counts: whoever goes on with an end does not know why it began.
         await _terminate(site, session, _first(session, why))
-    elif why.code in _WITH_ITS_SERVER and await _goes_to_rest(site, session):
+    elif why.code in _WITH_ITS_SERVER and await goes_to_rest(site, session):
         # Who stops its server meanwhile, or a culler that takes it for idle because it stands
         # still, does not mean that it is to be lost: it rests in a moment.
         site.log.info("Session %s is being hibernated, and is not ended", session.id)
@@ -118,7 +118,8 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
         await _terminate(site, session, why)
 
 
-async def _goes_to_rest(site: Site, session: Session) -> bool:
+async def goes_to_rest(site: Site, session: Session) -> bool:
+    """Whether a session that runs is being hibernated."""
     if session.status is not Status.RUNNING:
         return False
     commit = await site.db(site.store.commit_of, session.id)

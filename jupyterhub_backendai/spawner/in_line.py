@@ -197,22 +197,25 @@ class InLine(OptionDoors):
         earlier life of the Hub."""
         site = self.site
         left = await site.db(site.store.live_of, self.user.name, self.name)
-        if left is not None and left.status is Status.HIBERNATED:
+        if left is None:
+            return
+        rests = await ending.goes_to_rest(site, left)
+        if not rests and left.status is not Status.HIBERNATED:
+            self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
+            await site.end(left.id, "restarted", "The same server was started again.")
+            left = await site.db(site.store.get, left.id)
+        if rests or left.status is Status.HIBERNATED:
             raise LaunchError(
                 "hibernated",
                 f"Your session {left.name} of this server is hibernated. Resume it or end it on "
                 "the page of your sessions, or start one under another name.",
             )
-        if left is not None:
-            self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
-            await site.end(left.id, "restarted", "The same server was started again.")
-            left = await site.db(site.store.get, left.id)
-            if not left.status.is_final:
-                raise LaunchError(
-                    "server_in_use",
-                    f"Your last session here is still being ended: its machine, {left.agent}, does "
-                    "not answer. Start one under another name, or wait until it is back.",
-                )
+        if not left.status.is_final:
+            raise LaunchError(
+                "server_in_use",
+                f"Your last session here is still being ended: its machine, {left.agent}, does "
+                "not answer. Start one under another name, or wait until it is back.",
+            )
 
     async def _back_in_line(self, session: Session, error: EngineError) -> Session:
         """A place on another agent, or on this one when it is better. Raises the error again when

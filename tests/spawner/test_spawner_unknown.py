@@ -267,3 +267,20 @@ async def test_an_account_made_anew_has_nothing_of_what_rested(
     assert not store.is_kept(session.id)
     assert store.get(session.id).reason_code == "owner_gone"
     assert store.get(session.id).status is (Status.CANCELLED if resumed else Status.HIBERNATED)
+
+
+async def test_a_start_does_not_end_what_is_being_hibernated(spawner: Slow) -> None:
+    store, session = spawner.site.store, running(spawner.site)
+    wish = Wish("hibernated", "alice", "c" * 64, hibernates=True)
+    naming = partial(reference_of, prefix="")
+    commit = store.begin_hibernation(session.id, wish, 3, naming, utcnow())
+    await spawner.stop()  # as the Hub does it, which does not know
+    with pytest.raises(LaunchError) as refused:
+        await spawner._end_leftover()
+    assert refused.value.reason == "hibernated"
+    assert store.get(session.id).status is Status.RUNNING
+    store.cancel_commit(commit.id, utcnow())
+    with pytest.raises(LaunchError) as refused:
+        await spawner._end_leftover()
+    assert refused.value.reason == "server_in_use", "its machine does not answer here"
+    assert store.get(session.id).status is Status.TERMINATING
