@@ -108,7 +108,6 @@ class StubHub:
         self.world, self.process, self.listening = world, Process("hub"), False
         self._rows, self._configuration = users, configuration
         self.pending: dict[Server, asyncio.Task[Any]] = {}
-        self.locks: dict[Server, asyncio.Lock] = {}
         self.running: dict[Server, StubSpawner] = {}
         self._spawners: dict[Server, StubSpawner] = {}
 
@@ -160,9 +159,6 @@ class StubHub:
 
     async def note_activity(self, user: str, servers: Any, at: object) -> None:
         return
-
-    def alone_with(self, owner: str, name: str) -> asyncio.Lock:
-        return self.locks.setdefault((owner, name), asyncio.Lock())
 
     async def start(
         self, owner: str, name: str, options: Mapping[str, Any], display_name: str = "",
@@ -229,6 +225,14 @@ class StubClient:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.forget()
+
+    def forget(self) -> None:
+        """What was held dies with the process that held it; its tasks stand still here."""
+        self._locks: dict[Server, asyncio.Lock] = {}
+
+    def alone_with(self, owner: str, name: str) -> asyncio.Lock:
+        return self._locks.setdefault((owner, name), asyncio.Lock())
 
     def __getattr__(self, method: str) -> Callable[..., Awaitable[Any]]:
         async def call(*args: Any, **more: Any) -> Any:
@@ -259,6 +263,7 @@ class StubService:
 
     async def boot(self) -> None:
         self.site = site = ServiceSite(self._configuration, {})
+        self.client.forget()
         Runner().start({
             "queue": QueueWorker(site, self.client).run,
             "batch": BatchWorker(site, self.client).run,
