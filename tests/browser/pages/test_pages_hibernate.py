@@ -45,18 +45,18 @@ async def test_one_is_hibernated_and_resumed_with_the_keyboard(
     told = page.get_by_role("region", name="Hibernated")
     await expect(told).to_contain_text("You hibernated it.")
     await expect(told).to_contain_text("Until it is resumed it holds nothing.")
-    await page.get_by_role("button", name="Resume").press("Enter")
+    await page.get_by_role("button", name="Resume", exact=True).press("Enter")
     await expect(page.get_by_role("heading", name="In line")).to_be_visible()
     assert service.store.get(session.id).status is Status.PENDING
     # Who does not want to wait for it cancels that, and it rests again.
-    await page.get_by_role("link", name="Cancel").press("Enter")
+    await page.get_by_role("link", name="Cancel", exact=True).press("Enter")
     await expect(page.get_by_text("It rests again, and nothing of it is lost.")).to_be_visible()
     await expect(page.get_by_label("Force it")).to_be_hidden()
     await page.get_by_role("button", name="Cancel session").press("Enter")
-    await expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    await expect(page.get_by_role("button", name="Resume", exact=True)).to_be_visible()
     assert service.store.get(session.id).status is Status.HIBERNATED
     await expect(told).to_contain_text("You cancelled its resuming.")
-    await page.get_by_role("link", name="Terminate").press("Enter")
+    await page.get_by_role("link", name="Terminate", exact=True).press("Enter")
     lost = "What is kept of it, its home and what was installed in it, is deleted."
     await expect(page.get_by_text(lost)).to_be_visible()
 
