@@ -5,6 +5,7 @@ from __future__ import annotations
 import http
 import json
 import re
+from asyncio import Future
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -221,6 +222,13 @@ class Handler(HubOAuthenticated, RequestHandler):
 
     # ---- answers ------------------------------------------------------------------------------
 
+    def finish(self, chunk: str | bytes | dict[str, Any] | None = None) -> Future[None]:
+        """What is answered before the request was read ends the connection. Who asks is told: the
+        Hub's proxy keeps connections, and its next request would fail on one that just closes."""
+        if not self._reads_body:
+            self.set_header("Connection", "close")
+        return super().finish(chunk)
+
     def on_finish(self) -> None:
         self.service.life.sign()
         audit.note(self)
@@ -253,9 +261,6 @@ class Handler(HubOAuthenticated, RequestHandler):
         status, errors = self._explained(error, status_code)
         self.service.metrics.note_error(status, errors[0]["code"])
         self.set_status(status)
-        if not self._reads_body:
-            # The body was not read, so nothing more can come through this connection.
-            self.set_header("Connection", "close")
         if status == 405:
             self.set_header("Allow", ", ".join(sorted(self.calls)))
         if status == 503:
