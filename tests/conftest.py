@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,8 @@ settings.register_profile("thorough", settings.get_profile("ours"), max_examples
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ours"))
 
 
+LOG = 6000  # characters of a Hub's log that are shown when a test fails
+
 # Folders with files that take minutes, most of it waiting for servers.
 LONGEST = ["hub", "dockerspawner", "faults", "singleuser", "browser", "gpu", "engine", "store"]
 
@@ -38,3 +42,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _place(item: pytest.Item) -> int:
     folder = item.path.relative_to(Path(__file__).parent).parts[0]
     return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What fails in front of a Hub says what that Hub, its service and its proxy wrote last."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            if not hasattr(value, "log_text"):
+                continue
+            with suppress(OSError):  # it has not begun
+                report.sections.append((f"log of {name}", value.log_text()[-LOG:]))
+    return report
