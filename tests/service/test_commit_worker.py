@@ -487,6 +487,27 @@ async def test_a_sweep_removes_what_is_over_and_nothing_else(
     assert work.now(kept).status is DONE
 
 
+async def test_one_that_cannot_be_swept_now_stops_no_other(work: Work) -> None:
+    await work.asked("kept")
+    await work.all()
+    [image] = work.service.store.images_of("alice")
+    there = work.shelf.images["local", image.reference]
+    for name in ("one1", "two2"):
+        over = await work.asked(name)
+        work.service.store.move_commit(over.id, CANCELLED, utcnow())
+        labels = {**there.labels, LABEL_IMAGE_ID: over.image_id, LABEL_IMAGE_ORDER: over.id}
+        work.shelf.images["local", over.reference] = replace(there, labels=labels)
+    work.shelf.left["local"] = {"d" * 32, "e" * 32}
+    work.shelf.errors["clean"] = [EngineError("a volume is in use")]
+    work.shelf.errors["remove"] = [ImageInUse("a container has it")]
+    await work.worker._sweep()
+    assert work.shelf.left == {"local": {"d" * 32}}
+    assert len(work.shelf.images) == 2
+    await work.worker._sweep()
+    assert work.shelf.left == {"local": set()}
+    assert set(work.shelf.images) == {("local", image.reference)}
+
+
 async def test_what_is_over_for_a_month_is_forgotten(work: Work) -> None:
     old = utcnow() - timedelta(days=31)
     session = await running_session(work.service)

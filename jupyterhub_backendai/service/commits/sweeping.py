@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from datetime import timedelta
 
-from ...engine.base import EngineError
-from ...engine.images import LABEL_IMAGE_ID, LABEL_IMAGE_ORDER, Images
+from ...engine.base import AgentUnreachable, EngineError
+from ...engine.images import LABEL_IMAGE_ID, LABEL_IMAGE_ORDER, ImageInUse, Images
 from ...model.images import CommitStatus
 from ...site.clock import utcnow
 from ...site.runtime import Site
@@ -33,7 +33,7 @@ async def _clean(site: Site, images: Images, agent: str, busy: Collection[str]) 
     for order in sorted(over):
         # It may be there still after this: what a session runs from stays as long as that does.
         site.warn_once(f"What was left of the image {order} on {agent} is removed")
-        await images.clean(agent, order)
+        await _alone(site, images.clean(agent, order), f"What the image {order} left on {agent}")
 
 
 async def _remove(site: Site, images: Images, agent: str, busy: Collection[str]) -> None:
@@ -50,8 +50,22 @@ async def _remove(site: Site, images: Images, agent: str, busy: Collection[str])
         if labels.get(LABEL_IMAGE_ORDER) not in over:
             continue
         if await _is_nobodys(site, agent, reference, labels, known):
-            site.log.warning("The image %s on %s is nobody's, and is removed", reference, agent)
-            await images.remove(agent, reference)
+            # A container may have it for long: it is tried again each time, and told once.
+            site.warn_once(f"The image {reference} on {agent} is nobody's, and is removed")
+            work = images.remove(agent, reference)
+            await _alone(site, work, f"The image {reference} on {agent}")
+
+
+async def _alone(site: Site, work: Awaitable[None], what: str) -> None:
+    """Work on one of many, which keeps no other from being done. Raises `AgentUnreachable`."""
+    try:
+        await work
+    except AgentUnreachable:
+        raise
+    except ImageInUse as error:
+        site.log.debug("%s stays for now: %s", what, error)
+    except EngineError as error:
+        site.log.warning("%s stays for now: %s", what, error)
 
 
 async def _is_nobodys(
