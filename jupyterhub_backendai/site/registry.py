@@ -27,8 +27,11 @@ class Registry:
         """Whether an image of that reference is there."""
         return bool(self.prefix) and reference.startswith(f"{self.prefix}/")
 
-    async def login(self) -> Login | None:
-        """Who we are there, as the file says now. Raises `RegistryRefused`."""
+    async def login(self, reference: str) -> Login | None:
+        """Who we are where an image of that reference is, as the file says now; None where that is
+        another registry, as one that the site had before. Raises `RegistryRefused`."""
+        if reference.partition("/")[0] != self.prefix.partition("/")[0]:
+            return None
         return await asyncio.to_thread(self._login)
 
     def login_for(self, reference: str) -> Login | None:

@@ -25,7 +25,7 @@ def test_without_one_images_stay_where_they_are_made() -> None:
     registry = Registry(read().registry())
     assert registry.prefix == ""
     assert not registry.has("backendai/base:customized_1")
-    assert asyncio.run(registry.login()) is None
+    assert asyncio.run(registry.login("backendai/base:customized_1")) is None
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,11 @@ def test_the_file_is_for_the_hub_alone_and_is_read_each_time(tmp_path: Path) -> 
     assert error.value.remedy == f"Run: chmod 600 {file}"
     file.chmod(0o640)
     registry = Registry(read(**given).registry())
-    login = asyncio.run(registry.login())
+    login = asyncio.run(registry.login("r.example/lab/base:1"))
+    # What was put there before the site had another place, or in a registry that it had before.
+    assert asyncio.run(registry.login("r.example/base:1")) == login
+    for elsewhere in ("old.example/lab/base:1", "r.example:5000/lab/base:1", "r.example.evil/b:1"):
+        assert asyncio.run(registry.login(elsewhere)) is None
     assert login == Login("hub", "first")
     assert "first" not in repr(login)
     file.write_text("second\r\n")

@@ -39,7 +39,8 @@ class Shelf(Images):
         self.images: dict[tuple[str, str], MadeImage] = {}  # by agent and reference
         self.left: dict[str, set[str]] = {}  # orders, by agent
         self.registry: dict[str, str] = {}  # digests, by reference
-        self.logins: list[Login | None] = []
+        self.logins: list[Login | None] = []  # of pushes
+        self.unpushed: list[tuple[str, str, Login | None]] = []  # reference, digest, who asked
         self.errors: dict[str, list[Exception]] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.begun: dict[str, asyncio.Event] = {}
@@ -106,6 +107,7 @@ class Shelf(Images):
         return self.registry[reference]
 
     async def unpush(self, reference: str, digest: str, login: Login | None) -> None:
+        self.unpushed.append((reference, digest, login))
         await self._call("unpush", reference)
         self.registry.pop(reference, None)
 

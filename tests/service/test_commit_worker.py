@@ -447,6 +447,25 @@ async def test_what_cannot_be_removed_now_says_why_and_is_tried_again(
     raise AssertionError("it was not tried again")
 
 
+@pytest.mark.parametrize("how", ["deleted", "made-anew"])
+async def test_a_registry_of_before_does_not_get_the_password_of_the_new_one(
+    pushing: Work, how: str
+) -> None:
+    await pushing.asked()
+    await pushing.all()
+    [image] = pushing.service.store.images_of("alice")
+    old = image.reference.replace(PREFIX, "old.example.org/lab")
+    with pushing.service.store._db.write() as db:
+        db.execute(IMAGES.update().values(reference=old))
+    if how == "deleted":
+        await pushing.service.call("DELETE", f"api/images/{image.id}", "alice")
+    else:
+        await pushing.asked()
+    await pushing.all()
+    await pushing.all()
+    assert pushing.shelf.unpushed == [(old, image.digest, None)]
+
+
 async def test_an_image_on_a_machine_that_is_not_configured_any_more(work: Work) -> None:
     session = await running_session(work.service)
     id = made(work.service, session)

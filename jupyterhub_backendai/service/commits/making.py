@@ -183,7 +183,7 @@ class Making:
 
     async def _push(self) -> str:
         self._pushed = None
-        login = await self.site.registry.login()
+        login = await self.site.registry.login(self.commit.reference)
         telling = asyncio.ensure_future(self._tell())
         try:
             return await self.images.push(
@@ -265,7 +265,7 @@ class Making:
 
     async def _unpush_quietly(self, digest: str) -> None:
         try:
-            login = await self.site.registry.login()
+            login = await self.site.registry.login(self.commit.reference)
             await self.images.unpush(self.commit.reference, digest, login)
         except EngineError as error:
             self.site.log.warning(

@@ -64,7 +64,7 @@ class Removing:
                     await self.images.remove(agent, image.reference)
             agent = None
             if image.digest is not None:
-                login = await self.site.registry.login()
+                login = await self.site.registry.login(image.reference)
                 await self.images.unpush(image.reference, image.digest, login)
         except EngineError as error:
             self.site.log.warning("The image %s is not removed yet: %s", image.reference, error)
