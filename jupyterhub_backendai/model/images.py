@@ -45,6 +45,12 @@ def is_customized(reference: str) -> bool:
     return _TAG.search(reference) is not None
 
 
+def place_of(environment: str | None, base: str) -> tuple[str | None, str]:
+    """Where an image has its name: of one owner's, two of the same name there take each other's
+    place. That is its environment; of one that was named by hand the image that it was made of."""
+    return environment, "" if environment is not None else base
+
+
 def version_name(name: str) -> str:
     """What an image is called where it is chosen, under its environment."""
     return f"Customized{name}"
@@ -115,6 +121,11 @@ class CustomImage:
     reason: str
     made_at: datetime
     used_at: datetime | None
+
+    @property
+    def place(self) -> tuple[str | None, str]:
+        """Where it has its name; see `place_of`."""
+        return place_of(self.environment, self.base)
 
     @property
     def version_name(self) -> str:

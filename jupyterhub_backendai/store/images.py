@@ -19,6 +19,7 @@ from ..model.images import (
     ImageStatus,
     is_customized,
     not_committable,
+    place_of,
     too_many_images,
 )
 from ..model.status import Phase, Result, Status
@@ -90,6 +91,10 @@ class _Base:
     version: str | None
     base: str
 
+    @property
+    def place(self) -> tuple[str | None, str]:
+        return place_of(self.environment, self.base)
+
 
 def check(
     db: Connection, session: Session, name: str, most: int
@@ -101,8 +106,8 @@ def check(
         raise RequestError([error])
     theirs = _under_way_of(db, session)
     base = _base(db, session)
-    image = _replaced(db, session, name)
-    if any(one.name == name and one.environment == base.environment for one in theirs):
+    image = _replaced(db, session.owner, name, base.place)
+    if any((one.name, place_of(one.environment, one.base)) == (name, base.place) for one in theirs):
         message = "An image of this name is being made already. Choose another name, or wait."
         raise RequestError([FieldError("name", "name_under_way", message, Kind.CONFLICT)])
     if image is None:
@@ -179,11 +184,12 @@ def _base(db: Connection, session: Session) -> _Base:
     return _Base(request.environment, request.version, request.image)
 
 
-def _replaced(db: Connection, session: Session, name: str) -> CustomImage | None:
+def _replaced(
+    db: Connection, owner: str, name: str, place: tuple[str | None, str]
+) -> CustomImage | None:
     """The owner's image that one of this name takes the place of. Raises `RequestError`."""
-    environment = _base(db, session).environment
-    for image in of_owner(db, session.owner):
-        if (image.name, image.environment) != (name, environment):
+    for image in of_owner(db, owner):
+        if (image.name, image.place) != (name, place):
             continue
         if image.status is ImageStatus.DELETING:
             message = f"The image {name} is being deleted. Wait a moment, or choose another name."

@@ -129,6 +129,25 @@ async def test_of_what_no_image_can_be_made(service: Running, kind: str) -> None
     assert reply.json.count(why) == 1
 
 
+async def test_an_image_named_by_hand_replaces_those_of_its_own_base_only(tmp_path: Path) -> None:
+    agents = [
+        {"name": name, "base_url": "unix:///nobody/answers.sock", "resource_group": group}
+        for name, group in (("one", "default"), ("two", "other"))
+    ]
+    groups = [{"name": "default"}, {"name": "other"}]
+    policy = {"manual_image": True}
+    async with running(
+        tmp_path, agents=agents, resource_groups=groups, default_policy=policy
+    ) as service:
+        await until_open(service)
+        with_engine(service)
+        make(service, await run(service, image="example/torch:1"), "mine")
+        for image, replaced in (("example/torch:1", True), ("example/r-base:4", False)):
+            session = await run(service, image=image)
+            page = await service.call("GET", f"sessions/{session.id}/commit", "alice")
+            assert ("replaces that image: mine" in page.json) is replaced
+
+
 async def test_at_the_limit_one_s_own_name_is_offered(service: Running) -> None:
     session = await run(service)
     for name in ("first", "second", "third"):

@@ -188,6 +188,23 @@ def test_an_image_of_an_image_is_of_the_same_environment(store: Store) -> None:
     assert codes(error) == [("", "in_use")]
 
 
+def test_of_images_named_by_hand_one_replaces_those_of_the_same_base_only(store: Store) -> None:
+    def by_hand(name: str, image: str) -> Session:
+        given = request(environment=None, version=None, image=image)
+        return running(store, name, request=given)
+
+    torch = store.image(made(store, by_hand("one1", "example/torch:1")))
+    assert (torch.environment, torch.base) == (None, "example/torch:1")
+    other = begin(store, by_hand("two2", "example/r-base:4"))
+    assert (other.is_new, other.base) == (True, "example/r-base:4")
+    own = by_hand("three3", torch.reference)
+    anew = begin(store, own)
+    assert (anew.image_id, anew.base) == (torch.id, "example/torch:1")
+    with pytest.raises(RequestError) as error:
+        begin(store, by_hand("four4", "example/r-base:4"))
+    assert codes(error) == [("name", "name_under_way")]
+
+
 def test_others_have_their_own(store: Store) -> None:
     made(store, running(store, "one1"))
     other = running(store, "one1", owner="bob")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 from ...engine.base import EngineError
 from ...model.errors import FieldError, RequestError
-from ...model.images import IMAGE_NAME, CustomImage, ImageStatus, version_name
+from ...model.images import IMAGE_NAME, CustomImage, ImageStatus, place_of, version_name
 from ...store import Session
 from ...store.passes import MAIN_KERNEL
 from ..auth import START
@@ -99,9 +98,7 @@ def replaceable(session: Session, images: Sequence[CustomImage]) -> list[str]:
     """Names of the owner's images that one of the same name, made of this session, replaces."""
     request = session.request
     own = next((image for image in images if image.reference == request.image), None)
-    environment: Any = own.environment if own is not None else request.environment
+    place = own.place if own is not None else place_of(request.environment, request.image)
     return [
-        image.name
-        for image in images
-        if image.environment == environment and image.status is ImageStatus.READY
+        image.name for image in images if image.place == place and image.status is ImageStatus.READY
     ]
