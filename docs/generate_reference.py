@@ -215,6 +215,10 @@ KEYS: dict[type[BaseModel], dict[str, str | tuple[str, str]]] = {
         "max_preopen_ports": "ports of one session, 0 to 100",
         "max_folders": "folders of the user's own",
         "max_images": "images of their sessions that the user may have; with 0 they make none",
+        "max_image_size": (
+            "how much one image may add to the one below it; with `None` there is no limit",
+            '`"20g"`',
+        ),
         "priority": "0 to 100; higher is first in line",
         "max_priority": ("the highest that a request may say", "as `priority`"),
         "public_apps": "whether apps of their sessions may be opened to everybody",

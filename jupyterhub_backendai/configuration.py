@@ -201,6 +201,7 @@ class BackendAI(
             most `max_priority` (`priority` itself where it is not named). `public_apps` and
             `preferred_port` let apps be opened to everybody, and a certain port be asked for.
             `max_images` is how many images of their sessions the user may have; 0 is none.
+            `max_image_size` is how much one may add to what it was made from; `None` is no limit.
             Example::
 
                 c.BackendAI.default_policy = {

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,7 +14,8 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from . import registry
 from .base import AgentUnreachable, EngineError, ImageMissing
 from .commit_traces import REPOSITORY, Traces
-from .docker_commits import Commit, made_image, needs_layers, refusals, running
+from .docker_commits import Commit, made_image, refusals, running
+from .docker_room import room
 from .helper_programs import said
 from .images import (
     LABEL_IMAGE_HUB,
@@ -24,11 +24,12 @@ from .images import (
     ImageInUse,
     Images,
     Login,
-    Look,
     MadeImage,
     Progress,
     RegistryRefused,
+    Room,
 )
+from .shared import Shared
 
 if TYPE_CHECKING:
     from .docker import DockerEngine, DockerHost
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LAST_STEP = 60  # seconds that the step of an order takes which nobody waits for any more
 LONGEST = 4 * 3600  # seconds that Docker may take for one commit
-CONTAINERD = "/var/lib/containerd"  # where it keeps images that Docker does not keep itself
+LOOKS = 2  # at what sessions have written, of one agent at a time: each reads all of it
+LOOK_KEPT = 10.0  # seconds that what one has written is good enough for a page
 
 
 class DockerImages(Images):
@@ -45,17 +47,30 @@ class DockerImages(Images):
     def __init__(self, engine: DockerEngine) -> None:
         self._engine = engine
         self._making: dict[str, Thread] = {}  # by the id of the order
+        self._looks: Shared[int] = Shared(LOOKS, LOOK_KEPT)
+        self._rooms: Shared[Room | None] = Shared(1)
 
-    async def look(self, agent: str, container: str) -> Look:
+    async def look(self, agent: str, container: str, fresh: bool = True) -> int:
         host = self._engine.host(agent)
 
-        def run(client: docker.APIClient) -> Look:
+        def run(client: docker.APIClient) -> int:
             found = running(client, container)
             rows = client.containers(all=True, size=True, filters={"id": found["Id"]})
-            written = int(rows[0].get("SizeRw") or 0) if rows else 0
-            return Look(written, _free(client.info()) if host.local else None)
+            return int(rows[0].get("SizeRw") or 0) if rows else 0
 
-        return await self._patiently(host, lambda client, _: run(client))
+        def work() -> Awaitable[int]:
+            return self._patiently(host, lambda client, _: run(client))
+
+        return await self._looks.ask(agent, (agent, container), work, fresh)
+
+    async def room(self, agent: str, images: Sequence[str]) -> Room | None:
+        labels = self._engine.host(agent).helper_labels
+
+        def work() -> Awaitable[Room | None]:
+            local = self._engine.host(agent).local
+            return self._call(agent, lambda client: room(client, local, images, labels))
+
+        return await self._rooms.ask(agent, agent, work)
 
     async def make(self, agent: str, order: CommitOrder) -> MadeImage:
         def run(client: docker.APIClient, begun: Callable[[Commit], None]) -> MadeImage:
@@ -195,19 +210,3 @@ class DockerImages(Images):
             for commit in begun:
                 commit.stop()
             raise
-
-
-def _free(info: Mapping[str, Any]) -> int | None:
-    """Bytes that are free where a Docker of this machine keeps images; None where that cannot be
-    seen, as from a container."""
-    places = [str(info.get("DockerRootDir") or "")]
-    if needs_layers(info):
-        places.append(CONTAINERD)
-    found = []
-    for place in places:
-        try:
-            room = os.statvfs(place)
-        except OSError:
-            continue
-        found.append(room.f_bavail * room.f_frsize)
-    return min(found, default=None)

@@ -7,7 +7,7 @@ settings are those of the image that the session was started from, with labels o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from .base import EngineError
@@ -64,12 +64,13 @@ class CommitOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What is known before any work: bytes that the session has written to its own layer, and
-    bytes that are free where images are kept (None: not known from here)."""
+class Room:
+    """What is known of the disk where an agent keeps images: bytes free on it, bytes in all, and
+    how often each byte of a new image is written to it."""
 
-    written: int
-    free: int | None
+    free: int
+    whole: int
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +114,16 @@ class Images(ABC):
     again, and raises `AgentUnreachable` and `EngineError`."""
 
     @abstractmethod
-    async def look(self, agent: str, container: str) -> Look:
-        """What a commit of this container would take. Raises `ContainerGone`; `CommitRefused`
-        where this engine cannot make an image of it."""
+    async def look(self, agent: str, container: str, fresh: bool = True) -> int:
+        """Bytes that an image of this container would have of its own: what its session has written
+        to its own layer, holes in files filled. Not `fresh`: an answer of some seconds ago will do.
+        Who asks while another one does gets the same answer. Raises `ContainerGone`;
+        `CommitRefused` where this engine cannot make an image of it."""
+
+    @abstractmethod
+    async def room(self, agent: str, images: Sequence[str]) -> Room | None:
+        """The room for images on an agent; None where it cannot be known. `images`: those whose
+        programs may be trusted to tell it, the likeliest to be there first."""
 
     @abstractmethod
     async def make(self, agent: str, order: CommitOrder) -> MadeImage:

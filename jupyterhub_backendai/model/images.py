@@ -16,12 +16,14 @@ from enum import Enum
 from .catalog import Catalog, Environment, Version
 from .errors import FieldError, Kind, Problem
 from .rules import TextRule
+from .slots import format_bytes
 
 IMAGE_NAME = TextRule(
     r"[A-Za-z0-9_\-]{4,32}", 32, "An image's name has 4 to 32 letters, digits, - and _ in it."
 )
 LOCAL = "backendai"  # in front of images that stay on the agent where they were made
 _TAG = re.compile(r":customized_[0-9a-f]{32}(?:@|$)")
+RESERVE = 20  # images leave one part in so many of a disk free
 _LONGEST = 255 - len(":customized_") - 32  # characters of a repository, as `check_image` has it
 
 
@@ -183,7 +185,26 @@ def too_many_images(count: int, most: int) -> FieldError:
     return FieldError("name", "too_many", message, Kind.FORBIDDEN)
 
 
-def without_room(needed: int, free: int) -> bool:
-    """Whether a disk has no room for an image of so many bytes: it is read and written once, and a
-    twentieth more is left to others."""
-    return needed + needed // 20 > free
+def too_large(size: int, most: int) -> FieldError:
+    """The error of an image that would add more than its owner's may; both in bytes."""
+    message = (
+        f"The session has written {format_bytes(size)} outside of its home and folders, and your "
+        f"limit for an image is {format_bytes(most)}. Remove what the image need not have."
+    )
+    return FieldError("", "too_large", message, Kind.FORBIDDEN)
+
+
+def no_room(size: int, left: int) -> FieldError:
+    """The error of an image that its agent's disk has no room for; both in bytes."""
+    message = (
+        f"The session has written {format_bytes(size)} outside of its home and folders, and its "
+        f"agent has room for an image of {format_bytes(left)}. Remove what the image need not "
+        "have, delete images of yours there, or ask your admin for room."
+    )
+    return FieldError("", "no_room", message, Kind.CONFLICT)
+
+
+def room_left(free: int, whole: int, promised: int, copies: int) -> int:
+    """Bytes that a new image may have on a disk: a twentieth of the whole disk stays free, and what
+    was `promised` to images that are being made. `copies`: how often each byte is written."""
+    return max(0, (free - whole // RESERVE) // copies - promised)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
-from .catalog import Amounts
+from .catalog import Amounts, Bytes
 from .configured import Model
 from .hibernation import Hibernating
 from .idle import IdleRules, Keep
-from .slots import SLOT_NAMES, Limits
+from .slots import GIB, SLOT_NAMES, Limits
 
 
 def _no_shm(total: Amounts) -> Amounts:
@@ -42,6 +42,7 @@ class Policy(Model):
     max_preopen_ports: int = Field(default=10, ge=0, le=100)
     max_folders: int = Field(default=20, ge=0)
     max_images: int = Field(default=3, ge=0)
+    max_image_size: Bytes | None = 20 * GIB
     priority: int = Field(default=10, ge=0, le=100)
     max_priority: int | None = Field(default=None, ge=0, le=100)
     public_apps: bool = False

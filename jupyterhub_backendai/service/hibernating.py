@@ -10,13 +10,13 @@ from functools import partial
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.hibernation import IMAGE_NAME, Hibernating, not_hibernatable, not_resumable, too_many
-from ..model.images import reference_of, without_room
+from ..model.images import reference_of
 from ..model.status import Status
 from ..site.clock import utcnow
 from ..site.runtime import Site
 from ..store import Commit, Session, Wish
 from ..store.images import under_way
-from .images import ImageDoor, container_of, engine_of, look_at, no_room
+from .images import ImageDoor, container_of, engine_of, look_at
 
 
 def rule_of(site: Site, session: Session) -> Hibernating:
@@ -54,14 +54,13 @@ async def hibernate(
     most = rule_of(site, session).most
     await site.db(site.store.check_hibernation, session.id, most)
     container = await container_of(site, session)
-    look = await look_at(site, session, container)
-    if look.free is not None and without_room(look.written, look.free):
-        raise RequestError([no_room(look.written, look.free)])
-    commit = await site.db(
-        site.store.begin_hibernation, session.id,
-        Wish(IMAGE_NAME, by, container, look.written, True, *why),
-        most, partial(reference_of, prefix=""), utcnow(),
-    )  # fmt: skip
+    written = await look_at(site, session, container)
+    async with door.room_for(site, session, written):
+        commit = await site.db(
+            site.store.begin_hibernation, session.id,
+            Wish(IMAGE_NAME, by, container, written, True, *why),
+            most, partial(reference_of, prefix=""), utcnow(),
+        )  # fmt: skip
     site.log.info("%s hibernates session %s", by or "An idle check", session.id)
     door.news.set()
     return commit

@@ -6,20 +6,25 @@ The API and the pages ask here; the work itself is `workers.commits`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 
 from ..engine.base import AgentUnreachable, ContainerGone, EngineError
-from ..engine.images import CommitRefused, Images, Look
+from ..engine.images import CommitRefused, Images, Room
 from ..model.errors import FieldError, Kind, Problem, RequestError
 from ..model.images import (
+    CommitStatus,
     CustomImage,
     check_image_name,
+    no_room,
     not_committable,
     reference_of,
+    room_left,
+    too_large,
     too_many_images,
-    without_room,
 )
-from ..model.slots import format_bytes
+from ..model.policy import Policy
 from ..model.status import Status
 from ..site.clock import utcnow
 from ..site.runtime import Site
@@ -27,12 +32,15 @@ from ..store import Commit, Session, Wish
 from ..store.images import under_way
 from ..store.passes import MAIN_KERNEL
 
+UNWRITTEN = frozenset({CommitStatus.WAITING, CommitStatus.COMMITTING})  # by none of its bytes yet
+
 
 class ImageDoor:
     """Lets in what may be done. `news`: set when there is something to do."""
 
     def __init__(self) -> None:
         self.news = asyncio.Event()
+        self._entering = asyncio.Lock()  # so that no two are promised the same room
 
     async def obstacle(self, site: Site, session: Session) -> FieldError | None:
         """Why no image at all can be made of a session now, whatever it would be called."""
@@ -64,17 +72,38 @@ class ImageDoor:
         most = _most(site, session)
         await site.db(site.store.check_commit, session.id, name, most)
         container = await container_of(site, session)
-        look = await look_at(site, session, container)
-        if look.free is not None and without_room(look.written, look.free):
-            raise RequestError([no_room(look.written, look.free)])
+        written = await look_at(site, session, container)
+        largest = _policy(site, session).max_image_size
+        if largest is not None and written > largest:
+            raise RequestError([too_large(written, largest)])
         reference = partial(reference_of, prefix=site.registry.prefix)
-        commit = await site.db(
-            site.store.begin_commit, session.id, Wish(name, by, container, look.written),
-            most, reference, utcnow(),
-        )  # fmt: skip
+        async with self.room_for(site, session, written):
+            commit = await site.db(
+                site.store.begin_commit, session.id, Wish(name, by, container, written),
+                most, reference, utcnow(),
+            )  # fmt: skip
         site.log.info("%s makes the image %s of session %s", by, commit.reference, session.id)
         self.news.set()
         return commit
+
+    @asynccontextmanager
+    async def room_for(self, site: Site, session: Session, written: int) -> AsyncIterator[None]:
+        """Around the begin of an image of so many bytes of its own. Raises `RequestError` where its
+        agent's disk has no room for it beside those that are being made there."""
+        agent = str(session.agent)
+        room = await _room_at(site, session)
+        async with self._entering:
+            if room is not None:
+                making = await site.db(site.store.commits_under_way)
+                promised = sum(
+                    commit.size or 0
+                    for commit in making
+                    if commit.status in UNWRITTEN and site.engine.may_be_on(commit.agent, agent)
+                )
+                left = room_left(room.free, room.whole, promised, room.copies)
+                if written > left:
+                    raise RequestError([no_room(written, left)])
+            yield
 
     async def cancel(self, site: Site, commit: Commit) -> Commit:
         """Has the making of an image given up; one that is over stays as it is. Raises
@@ -97,8 +126,12 @@ def engine_of(site: Site) -> Images | None:
     return site.engine.images
 
 
+def _policy(site: Site, session: Session) -> Policy:
+    return site.policies.of(session.owner, session.owner_groups)
+
+
 def _most(site: Site, session: Session) -> int:
-    return site.policies.of(session.owner, session.owner_groups).max_images
+    return _policy(site, session).max_images
 
 
 async def container_of(site: Site, session: Session) -> str:
@@ -109,12 +142,40 @@ async def container_of(site: Site, session: Session) -> str:
     raise RequestError([_gone()])
 
 
-async def look_at(site: Site, session: Session, container: str) -> Look:
-    """What it would take. Raises `RequestError` where that says that it cannot be done."""
+async def look_at(site: Site, session: Session, container: str) -> int:
+    """Bytes that an image would have of its own. Raises `RequestError` where that says that none
+    can be made."""
     images = engine_of(site)
     assert images is not None, "that was an obstacle"
-    try:
+    async with _refusals(site, session):
         return await images.look(str(session.agent), container)
+
+
+async def _room_at(site: Site, session: Session) -> Room | None:
+    """The room for images on a session's agent; None where it is not known. Raises
+    `RequestError`."""
+    images = engine_of(site)
+    assert images is not None, "that was an obstacle"
+    offered = [version.image for e in site.catalog.environments for version in e.versions]
+    offered.sort(key=lambda image: image != session.request.image)
+    async with _refusals(site, session):
+        room = await images.room(str(session.agent), offered)
+    if room is None:
+        site.log.warning(
+            "How much room there is for images on %s is not known: none of the images that are "
+            "offered is there, or has a df. An image of session %s is made all the same.",
+            session.agent, session.id,
+        )  # fmt: skip
+    return room
+
+
+@asynccontextmanager
+async def _refusals(site: Site, session: Session) -> AsyncIterator[None]:
+    """Around a question to a session's agent. Raises `RequestError` where it does not answer, or
+    says that no image can be made."""
+    try:
+        yield
+        return
     except ContainerGone:
         error = _gone()
     except CommitRefused as refused:
@@ -133,13 +194,3 @@ async def look_at(site: Site, session: Session, container: str) -> Look:
 def _gone() -> FieldError:
     message = "Its container is gone: the session is ending."
     return FieldError("", "not_running", message, Kind.CONFLICT)
-
-
-def no_room(needed: int, free: int) -> FieldError:
-    """The error of an image that its agent's disk has no room for; both in bytes."""
-    message = (
-        f"The session has written {format_bytes(needed)} outside of its home and folders, and "
-        f"its agent has {format_bytes(free)} free. Remove what the image need not have, delete "
-        "images of yours there, or ask your admin for room."
-    )
-    return FieldError("", "no_room", message, Kind.CONFLICT)

@@ -10,6 +10,7 @@ import sys
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from committing import AGENT, Committed, build, saved, telling
 
 from jupyterhub_backendai.engine import docker_commits, docker_images
 from jupyterhub_backendai.engine.base import ContainerGone, EngineError, ImageMissing
+from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
 from jupyterhub_backendai.engine.docker_commits import Commit, Stopped, refused
 from jupyterhub_backendai.engine.images import (
     LABEL_IMAGE_BASE_ID,
@@ -205,10 +207,11 @@ async def test_it_knows_before_what_it_would_take(made: Committed) -> None:
     before = await made.images.look(AGENT, made.container)
     made.inside("head -c 3000000 /dev/urandom > /tmp/more")
     after = await made.images.look(AGENT, made.container)
-    assert after.written - before.written >= 3_000_000
-    root = Path(made.docker.info()["DockerRootDir"])
-    assert (after.free is None) is not await asyncio.to_thread(root.is_dir)
-    assert docker_images._free({"DockerRootDir": "/there/is/none"}) is None
+    assert after - before >= 3_000_000
+    made.inside("truncate -s 50G /opt/tools/nothing")
+    assert await made.images.look(AGENT, made.container, fresh=False) == after, "just now"
+    # A commit writes what is only said to be there.
+    assert await made.images.look(AGENT, made.container) >= 50 * 2**30
     made.docker.stop(made.container, timeout=0)
     with pytest.raises(CommitRefused) as told:
         await made.images.look(AGENT, made.container)
@@ -219,6 +222,91 @@ async def test_it_knows_before_what_it_would_take(made: Committed) -> None:
         with pytest.raises(ContainerGone):
             await call
     assert not made.temporary()
+
+
+async def test_many_who_ask_at_once_have_it_looked_at_once(
+    made: Committed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients, looking, most = [0], [0], [0]
+    lock = threading.Lock()
+    host = made.engine.host(AGENT)
+    new_client, running = host.new_client, docker_images.running
+
+    def counted(**more: Any) -> Any:
+        clients[0] += 1
+        return new_client(**more)
+
+    def looked_at(client: Any, container: str) -> Any:
+        with lock:
+            looking[0] += 1
+            most[0] = max(most[0], looking[0])
+        try:
+            return running(client, container)
+        finally:
+            with lock:
+                looking[0] -= 1
+
+    monkeypatch.setattr(host, "new_client", counted)
+    monkeypatch.setattr(docker_images, "running", looked_at)
+    looks = [made.images.look(AGENT, made.container, fresh=n % 2 == 0) for n in range(100)]
+    assert len(set(await asyncio.gather(*looks))) == 1
+    assert clients == [1]
+    # Who asks and goes away leaves no more behind than who waits.
+    tasks = [asyncio.ensure_future(made.images.look(AGENT, made.container)) for _ in range(50)]
+    await asyncio.sleep(0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await made.images.look(AGENT, made.container)
+    assert clients == [2]
+    others = [made.images.look(AGENT, f"{n:064x}") for n in range(20)]
+    answers = await asyncio.gather(*others, return_exceptions=True)
+    assert all(isinstance(answer, ContainerGone) for answer in answers)
+    assert clients == [22]
+    assert most[0] <= docker_images.LOOKS
+
+
+@asynccontextmanager
+async def far_docker() -> AsyncIterator[str]:
+    """The address of this machine's Docker as one has it that is far away."""
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_unix_connection("/var/run/docker.sock")
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+            while data := await source.read(65536):
+                target.write(data)
+                await target.drain()
+            target.close()
+
+        await asyncio.gather(copy(reader, outer), copy(inner, writer), return_exceptions=True)
+
+    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    try:
+        yield f"tcp://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def test_the_room_is_known_of_an_agent_that_is_far_away_too(made: Committed) -> None:
+    near = await made.images.room(AGENT, [])
+    async with far_docker() as address:
+        far = DockerEngine(
+            [AgentConfig(AGENT, client={"base_url": address})], made.engine.hub_id, made.run[:12]
+        )
+        assert await far.images.room(AGENT, []) is None
+        assert await far.images.room(AGENT, ["example.org/not-here:1"]) is None
+        # Its entrypoint, command and health check are not run.
+        found = await far.images.room(AGENT, ["example.org/not-here:1", made.base])
+        assert found is not None
+        assert 0 < found.free < found.whole
+        if near is not None:
+            assert abs(found.free - near.free) < found.whole // 20
+            assert abs(found.whole - near.whole) < found.whole // 100
+        several = [far.images.room(AGENT, [made.base]) for _ in range(20)]
+        assert len(set(await asyncio.gather(*several))) == 1
+        rows = await far.containers(AGENT)
+        assert {row.id for row in rows} == {made.container}, "and nothing is left of it"
 
 
 def _of_none(made: Committed) -> Any:

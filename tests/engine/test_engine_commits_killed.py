@@ -220,9 +220,10 @@ async def test_a_disk_that_is_full_is_told_and_the_session_goes_on(
     try:
         await asyncio.to_thread(made.start, "/wait")
         write(made, os.urandom(26 * 1024**2))
-        look = await made.images.look(AGENT, made.container)
-        assert look.free is not None
-        assert look.written > look.free
+        room = await made.images.room(AGENT, [])
+        assert room is not None
+        assert room.whole == 48 * 2**20
+        assert await made.images.look(AGENT, made.container) > room.free
         order = made.order()
         with pytest.raises(CommitRefused) as told:
             await made.images.make(AGENT, order)

@@ -20,8 +20,8 @@ from jupyterhub_backendai.model.images import (
     check_image_name,
     is_customized,
     reference_of,
+    room_left,
     with_images,
-    without_room,
 )
 from jupyterhub_backendai.model.policy import Policies, Policy
 from jupyterhub_backendai.model.request import Context
@@ -138,5 +138,7 @@ def test_the_steps_of_the_making() -> None:
 
 
 def test_room() -> None:
-    assert without_room(100, 104)
-    assert not without_room(100, 105)
+    assert room_left(free=30, whole=100, promised=0, copies=1) == 25
+    assert room_left(free=30, whole=100, promised=5, copies=1) == 20
+    assert room_left(free=30, whole=100, promised=5, copies=2) == 7
+    assert room_left(free=3, whole=100, promised=0, copies=1) == 0

@@ -6,7 +6,7 @@ What Docker makes of it is tested with Docker.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jupyterhub_backendai.engine.images import (
@@ -14,9 +14,9 @@ from jupyterhub_backendai.engine.images import (
     CommitOrder,
     Images,
     Login,
-    Look,
     MadeImage,
     Progress,
+    Room,
 )
 from jupyterhub_backendai.model.images import CommitStatus, reference_of
 from jupyterhub_backendai.model.slots import GIB, MIB
@@ -35,7 +35,9 @@ class Shelf(Images):
     that wait to be let go."""
 
     def __init__(self) -> None:
-        self.looks = Look(100 * MIB, 10 * GIB)
+        self.written = 100 * MIB  # by each session
+        self.rooms: Room | None = Room(40 * GIB, 100 * GIB)  # of each agent
+        self.trusted: Sequence[str] = ()  # by who asked for the room
         self.images: dict[tuple[str, str], MadeImage] = {}  # by agent and reference
         self.left: dict[str, set[str]] = {}  # orders, by agent
         self.registry: dict[str, str] = {}  # digests, by reference
@@ -64,9 +66,14 @@ class Shelf(Images):
         """What calls of this name were about."""
         return [what for called, what in self.calls if called == name]
 
-    async def look(self, agent: str, container: str) -> Look:
+    async def look(self, agent: str, container: str, fresh: bool = True) -> int:
         await self._call("look", container)
-        return self.looks
+        return self.written
+
+    async def room(self, agent: str, images: Sequence[str]) -> Room | None:
+        self.trusted = images
+        await self._call("room", agent)
+        return self.rooms
 
     async def make(self, agent: str, order: CommitOrder) -> MadeImage:
         self.left.setdefault(agent, set()).add(order.id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.hibernation import IMAGE_NAME
 from jupyterhub_backendai.model.images import CommitStatus, CustomImage, reference_of
 from jupyterhub_backendai.model.slots import GIB
@@ -23,7 +22,7 @@ KEPT = timedelta(days=14)
 def with_engine(running: Running) -> None:
     """Has the service's agents make images."""
     shelf = shelf_of(running)
-    shelf.looks = Look(2 * GIB, 40 * GIB)
+    shelf.written = 2 * GIB
 
 
 def begin(running: Running, session: Session, name: str) -> Commit:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jupyterhub_backendai.engine.base import AgentUnreachable
-from jupyterhub_backendai.engine.images import Look
+from jupyterhub_backendai.engine.images import Room
 from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.model.status import Status
@@ -459,7 +459,7 @@ async def test_one_that_may_not_rest_is_ended(tmp_path: Path, most: int) -> None
     policy = {"hibernate": {"most": most}}
     async with idle(tmp_path, RESTS, default_policy=policy) as one:
         shelf = await parked(one)
-        shelf.looks = Look(10 * GIB, GIB)  # no room
+        shelf.written, shelf.rooms = 10 * GIB, Room(GIB, 2 * GIB)
         await one.rounds(2 * HOUR)
         assert not one.is_running
         assert one.session.reason_code == "idle_network"

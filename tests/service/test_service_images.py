@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from jupyterhub_backendai.engine.base import AgentUnreachable, ContainerGone, EngineError
-from jupyterhub_backendai.engine.images import CommitRefused, Look
+from jupyterhub_backendai.engine.images import CommitRefused, Room
 from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.model.status import Status
@@ -100,6 +101,24 @@ async def test_the_limit_is_told_before_any_work(service: Running) -> None:
     assert (await ask(service, session, "two2")).status == 202, "one's own may be replaced"
 
 
+async def test_who_may_have_none_makes_none_anew_either(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shelf(service)
+    session = await running_session(service)
+    id = made(service, session)
+    site = service.service.parts.site
+    none = site.policies.default.model_copy(update={"max_images": 0})
+    monkeypatch.setattr(site, "policies", site.policies.model_copy(update={"default": none}))
+    reply = await ask(service, session, "mine")
+    assert (reply.status, errors(reply)) == (403, [("name", "too_many")])
+    assert reply.json["errors"][0]["message"] == "You cannot make images. Ask your admin."
+    body = {"name": "user1", "environment": "python", "version": "Customizedmine"}
+    user = await launch(service, "alice", body)
+    await service.call("DELETE", f"api/sessions/{user['id']}", "alice")
+    assert (await service.call("DELETE", f"api/images/{id}", "alice")).status == 202
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [
@@ -119,15 +138,57 @@ async def test_what_the_agent_says_at_once(service: Running, error: Exception, c
     assert service.store.commit_of(session["id"]) is None
 
 
-async def test_a_disk_without_room(service: Running) -> None:
+async def test_a_disk_without_room(service: Running, caplog: pytest.LogCaptureFixture) -> None:
     there = await shelf(service)
-    there.looks = Look(5 * GIB, 5 * GIB)
+    # A twentieth of the disk stays free: of 100 GB are 7 left, so 2 for images.
+    there.written, there.rooms = 3 * GIB, Room(7 * GIB, 100 * GIB)
     session = await running_session(service)
     reply = await ask(service, session, "mine")
     assert (reply.status, errors(reply)) == (409, [("", "no_room")])
-    assert "5 GB" in reply.json["errors"][0]["message"]
-    there.looks = Look(5 * GIB, None)  # not known
+    message = reply.json["errors"][0]["message"]
+    assert "written 3 GB" in message
+    assert "room for an image of 2 GB" in message
+    assert service.store.commit_of(session["id"]) is None
+    assert there.trusted == ["jupyter/base:1"], "what the site offers"
+    rest = f"api/sessions/{session['id']}/hibernation"
+    assert errors(await service.call("POST", rest, "alice")) == [("", "no_room")]
+    there.rooms = None
     assert (await ask(service, session, "mine")).status == 202
+    assert "room there is for images on local is not known" in caplog.text
+
+
+async def test_room_is_promised_once(service: Running) -> None:
+    there = await shelf(service)
+    there.written, there.rooms = 3 * GIB, Room(12 * GIB, 100 * GIB)  # 7 for images: two of these
+    sessions = [await running_session(service) for _ in range(4)]
+    replies = await asyncio.gather(
+        *(ask(service, one, f"mine{n}", "admin") for n, one in enumerate(sessions))
+    )
+    assert sorted(reply.status for reply in replies) == [202, 202, 409, 409]
+    assert {tuple(errors(r)) for r in replies if r.status == 409} == {(("", "no_room"),)}
+    [first, second] = service.store.commits_under_way()
+    assert first.size == second.size == 3 * GIB
+    # What is made is on the disk; only the registry has to take it yet.
+    service.store.move_commit(first.id, CommitStatus.COMMITTING, utcnow())
+    refused = next(n for n, reply in enumerate(replies) if reply.status == 409)
+    assert (await ask(service, sessions[refused], "mine", "admin")).status == 409
+    service.store.move_commit(first.id, CommitStatus.PUSHING, utcnow())
+    assert (await ask(service, sessions[refused], "mine", "admin")).status == 202
+
+
+async def test_an_image_that_is_larger_than_the_policy_allows(service: Running) -> None:
+    there = await shelf(service)
+    # As `truncate -s 50G` makes it, which takes nothing of the disk before.
+    there.written, there.rooms = 50 * GIB, Room(900 * GIB, 1000 * GIB)
+    session = await running_session(service)
+    reply = await ask(service, session, "mine")
+    assert (reply.status, errors(reply)) == (403, [("", "too_large")])
+    message = reply.json["errors"][0]["message"]
+    assert "written 50 GB" in message
+    assert "your limit for an image is 20 GB" in message
+    assert service.store.commit_of(session["id"]) is None
+    rest = f"api/sessions/{session['id']}/hibernation"
+    assert (await service.call("POST", rest, "alice")).status == 202, "which nobody is to lose"
 
 
 async def test_the_list_is_ones_own(service: Running) -> None:

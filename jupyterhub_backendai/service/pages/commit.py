@@ -88,7 +88,7 @@ class CommitPage(SessionPage):
         if images is None or main is None or main.container_id is None or session.agent is None:
             return None
         try:
-            return (await images.look(session.agent, main.container_id)).written
+            return await images.look(session.agent, main.container_id, fresh=False)
         except EngineError as error:
             self.site.log.warning("The size of session %s is not known: %s", session.id, error)
             return None
