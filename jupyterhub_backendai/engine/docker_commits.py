@@ -240,7 +240,8 @@ def made_image(client: docker.APIClient, reference: str) -> MadeImage | None:
             break
         own += int(step.get("Size") or 0)
     labels = (found.get("Config") or {}).get("Labels") or {}
-    return MadeImage(id=found["Id"], size=int(found["Size"]), own=own, labels=labels)
+    digests = frozenset(name.partition("@")[2] for name in found.get("RepoDigests") or ())
+    return MadeImage(found["Id"], int(found["Size"]), own, labels, digests)
 
 
 def telling(

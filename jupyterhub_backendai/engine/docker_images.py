@@ -150,8 +150,16 @@ class DockerImages(Images):
         raise EngineError(f"The push of {reference} from {agent} ended with no result.")
 
     async def unpush(self, reference: str, digest: str, login: Login | None) -> None:
-        says = [host.says for host in self._engine.hosts.values()]
-        await asyncio.to_thread(registry.delete, reference, digest, login, says)
+        await asyncio.to_thread(registry.delete, reference, digest, login, self._says())
+
+    async def named(self, reference: str, login: Login | None) -> str | None:
+        return await asyncio.to_thread(registry.named, reference, login, self._says())
+
+    async def put_right(self, reference: str, digest: str | None, login: Login | None) -> None:
+        await asyncio.to_thread(registry.put_right, reference, digest, login, self._says())
+
+    def _says(self) -> list[Mapping[str, Any]]:
+        return [host.says for host in self._engine.hosts.values()]
 
     def _traces(self, client: docker.APIClient) -> Traces:
         return Traces(client, self._engine.hub_id)

@@ -76,12 +76,13 @@ class Room:
 @dataclass(frozen=True, slots=True)
 class MadeImage:
     """An image as the engine has it. `size` in bytes, the layers below it included; `own`: its own
-    layers alone."""
+    layers alone. `digests`: what registries call it that it went to or came from."""
 
     id: str
     size: int
     own: int
     labels: Mapping[str, str]
+    digests: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +173,16 @@ class Images(ABC):
     async def unpush(self, reference: str, digest: str, login: Login | None) -> None:
         """Deletes the image of that digest in the registry of the reference. What is not there is
         fine. Raises `RegistryRefused`."""
+
+    @abstractmethod
+    async def named(self, reference: str, login: Login | None) -> str | None:
+        """The digest of what a reference names in its registry; None: nothing. Raises
+        `RegistryRefused`."""
+
+    @abstractmethod
+    async def put_right(self, reference: str, digest: str | None, login: Login | None) -> None:
+        """Has the reference name the image of that digest in its registry, if that is there, and
+        else none; what it names instead is deleted. Raises `RegistryRefused`."""
 
     @abstractmethod
     async def labels(self, agent: str, image: str) -> Mapping[str, str]:

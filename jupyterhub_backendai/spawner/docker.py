@@ -31,7 +31,7 @@ from ..store import Session, Unavailable
 from .allowed import of_images, of_limits
 from .container import ContainerSpawner, Cores
 from .errors import SessionSpawnError, in_log
-from .images import check_owner, is_offered, is_there, own_image
+from .images import check_downloaded, check_owner, is_offered, is_there, own_image
 from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
 from .ready import server_url
@@ -244,6 +244,7 @@ class DockerSessionSpawner(ContainerSpawner):
             if not await is_there(self.site, host, own):
                 with await self._pulling(session):
                     await pull_with_progress(host, image, self._story)
+                    await check_downloaded(self.site, host, own)
             return
         if type(self).pull_image is not DockerSpawner.pull_image:  # an admin's own way to have it
             with await self._pulling(session):

@@ -39,8 +39,10 @@ async def is_there(site: Site, host: DockerHost, own: CustomImage) -> bool:
     labels = made.labels if made is not None else {}
     is_it = labels.get(LABEL_IMAGE_ID) == own.id and labels.get(LABEL_IMAGE_HUB) == site.hub_id
     if own.agent is None:
-        # Another agent may have made it anew since; its registry has the newest.
-        return made is not None and is_it and made.id == own.engine_id
+        # Another agent may have made it anew since. An engine that keeps images in another way has
+        # another id for the same one; its registry's digest is the same everywhere.
+        same = made is not None and (made.id == own.engine_id or own.digest in made.digests)
+        return is_it and same
     if not is_it:
         raise LaunchError(
             "image_missing",
@@ -48,6 +50,21 @@ async def is_there(site: Site, host: DockerHost, own: CustomImage) -> bool:
             "environment. To have that name again, delete the image.",
         )
     return True
+
+
+async def check_downloaded(site: Site, host: DockerHost, own: CustomImage) -> None:
+    """Raises `LaunchError` where what its registry gave is not the image of its owner's list."""
+    if await is_there(site, host, own):
+        return
+    site.log.warning(
+        "%s on %s is not the image that the registry is to have there (%s)",
+        own.reference, host.name, own.digest,
+    )  # fmt: skip
+    raise LaunchError(
+        "image_missing",
+        f"The registry has another image where your image {own.name} is to be. If it is being made "
+        "anew, or that was given up just now, try again in a few minutes; else tell your admin.",
+    )
 
 
 async def check_owner(site: Site, host: DockerHost, owner: str, reference: str) -> None:

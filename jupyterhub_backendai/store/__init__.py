@@ -7,7 +7,7 @@ from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .idle import ClockRecord, IdleRecord
-from .image_records import Commit, IllegalCommit, Made, Wish
+from .image_records import Commit, IllegalCommit, Made, Remains, Wish
 from .launches import Launch
 from .notices import Notice, NoticeKey, NoticeState
 from .outlook import Ahead
@@ -53,6 +53,7 @@ __all__ = [
     "OpenWay",
     "Order",
     "Pool",
+    "Remains",
     "RunningContainer",
     "Session",
     "SessionResult",

@@ -9,9 +9,9 @@ from sqlalchemy.exc import IntegrityError
 
 from ..model.errors import RequestError
 from ..model.images import CommitStatus, CustomImage
-from . import images, queries, sessions
+from . import images, queries, remains, sessions
 from .base import StoreBase
-from .image_records import Commit, Made, Wish
+from .image_records import Commit, Made, Remains, Wish
 
 
 class ImageCalls(StoreBase):
@@ -158,6 +158,22 @@ class ImageCalls(StoreBase):
         """Notes why an image could not be removed yet. Raises `NotFound`."""
         with self._db.write() as db:
             images.note_deletion(db, image_id, reason)
+
+    def registry_remains(self) -> list[Remains]:
+        """What is to go from registries, but for what is being made."""
+        with self._db.read() as db:
+            return remains.all_of(db)
+
+    def note_remains(self, reference: str, digest: str, now: datetime) -> None:
+        """Notes what a reference names in its registry, and is about to lose that name; unless it
+        is what the image of that reference is."""
+        with self._db.write() as db:
+            remains.note(db, reference, digest, now)
+
+    def drop_remains(self, remains_id: str) -> None:
+        """Forgets what is gone; what is not there is fine."""
+        with self._db.write() as db:
+            remains.drop(db, remains_id)
 
     def drop_image(self, image_id: str) -> None:
         """Forgets an image that is removed; what is not there is fine."""

@@ -44,6 +44,17 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
+class Remains:
+    """What is to go from the registry of a reference: the image of a digest there; None: whatever
+    its tag names, unless that is `wanted`, the digest that the image of the reference has."""
+
+    id: str
+    reference: str
+    digest: str | None
+    wanted: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Commit:
     """The making of an image of a session, as its row is. `size`: bytes to be read, `done`: bytes
     sent to the registry; None where that is not known. `message` is for its owner. `hibernates`:

@@ -88,4 +88,15 @@ class CommitRow(Base):
     )  # fmt: skip
 
 
-IMAGES, COMMITS = table(ImageRow), table(CommitRow)
+class RemainsRow(Base):
+    """What is to go from a registry; see `image_records.Remains`."""
+
+    __tablename__ = "registry_remains"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    reference: Mapped[str] = mapped_column(String(255))
+    digest: Mapped[str | None] = mapped_column(String(128))
+    noted_at: Mapped[datetime] = mapped_column(UtcTime)
+
+
+IMAGES, COMMITS, REMAINS = table(ImageRow), table(CommitRow), table(RemainsRow)

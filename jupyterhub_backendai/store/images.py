@@ -23,7 +23,7 @@ from ..model.images import (
     too_many_images,
 )
 from ..model.status import Phase, Result, Status
-from . import history, kept, queries
+from . import history, kept, queries, remains
 from .errors import NotFound
 from .history import Outcome, storable
 from .image_records import Commit, IllegalCommit, Made, Wish
@@ -214,6 +214,8 @@ def move(
     if to.is_final:
         values |= {"ended_at": now, "error_code": error_code, "message": storable(message)}
     db.execute(_CHANGE.values(values), {"of": commit_id})
+    if found.status is CommitStatus.PUSHING and to is not CommitStatus.DONE:
+        remains.add(db, found.reference, None, now)  # the registry may have it all the same
     if to is CommitStatus.FAILED:
         _tell(db, found, Result.FAILURE, error_code, message, now)
     elif to is CommitStatus.CANCELLED:
@@ -231,11 +233,14 @@ def finish(db: Connection, commit_id: str, made: Made, now: datetime) -> CustomI
         **{field.name: getattr(made, field.name) for field in fields(Made)},
         "status": ImageStatus.READY.value, "reason": "", "made_at": now,
     }  # fmt: skip
-    if db.execute(_ONE, {"of": found.image_id}).first() is None:
+    earlier = db.execute(_ONE, {"of": found.image_id}).first()
+    if earlier is None:
         named = {"id": found.image_id, "owner": found.owner, "name": found.name}
         db.execute(_ADD_IMAGE, {**named, "reference": found.reference, "used_at": None, **facts})
     else:
         db.execute(_CHANGE_IMAGE.values(facts), {"of": found.image_id})
+        if earlier.digest not in (None, made.digest):
+            remains.add(db, earlier.reference, earlier.digest, now)
     _tell(db, found, Result.SUCCESS, "image_made", f"The image {found.name} is made.", now)
     return one(db, found.image_id)
 

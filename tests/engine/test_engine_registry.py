@@ -13,7 +13,10 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -25,7 +28,11 @@ from tiny import build_tiny
 from jupyterhub_backendai.engine import registry
 from jupyterhub_backendai.engine.base import ImageMissing
 from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
-from jupyterhub_backendai.engine.images import CommitOrder, Login, RegistryRefused
+from jupyterhub_backendai.engine.images import LABEL_IMAGE_ID, CommitOrder, Login, RegistryRefused
+from jupyterhub_backendai.model.errors import LaunchError
+from jupyterhub_backendai.model.images import CustomImage, ImageStatus
+from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.spawner.images import check_downloaded, is_there
 
 pytestmark = [
     pytest.mark.docker,
@@ -173,6 +180,78 @@ async def test_an_image_goes_there_and_comes_from_there_to_another_agent(
     await made.images.unpush(order.reference, digest, LOGIN)
     coded = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
     assert not [text for text in (PASSWORD, coded) if text in caplog.text]
+
+
+async def anew(made: Committed, order: CommitOrder) -> str:
+    """The digest of another image of the same reference, made and pushed."""
+    folder = Path("/proc") / str(made.docker.inspect_container(made.container)["State"]["Pid"])
+    await asyncio.to_thread((folder / "root/opt/file").write_bytes, os.urandom(1000))
+    await made.images.make(AGENT, made.order(reference=order.reference, **order.labels))
+    return await made.images.push(AGENT, order.reference, LOGIN, lambda done, whole: None)
+
+
+async def test_a_push_that_was_given_up_is_put_right(made: Committed, there: Registry) -> None:
+    order = await an_image(made, there.host)
+    reference = order.reference
+    first = await made.images.push(AGENT, reference, LOGIN, lambda done, whole: None)
+    await made.images.put_right(reference, first, LOGIN)
+    assert there.has("team/python", first), "it was right"
+    assert await made.images.named(reference, LOGIN) == first
+    second = await anew(made, order)
+    assert second != first
+    assert await made.images.named(reference, LOGIN) == second
+    await made.images.put_right(reference, first, LOGIN)
+    assert not there.has("team/python", second)
+    await made.images.remove(AGENT, reference)
+    engine = DockerEngine([AgentConfig(AGENT)], made.engine.hub_id, "run", lambda image: LOGIN)
+    await engine.host(AGENT).downloads.wait(reference, lambda done, whole: None)
+    found = await engine.images.find(AGENT, reference)
+    assert found is not None
+    assert found.digests == {first}
+    # Where there is to be none.
+    await made.images.put_right(reference, None, LOGIN)
+    assert not there.has("team/python", first)
+    assert await made.images.named(reference, LOGIN) is None
+    await made.images.put_right(reference, None, LOGIN)
+    # Where the one that is to be there is not, either: nobody gets the other one for it.
+    third = await anew(made, order)
+    await made.images.put_right(reference, first, LOGIN)
+    assert not there.has("team/python", third)
+    with pytest.raises(RegistryRefused, match="Check user and password"):
+        await made.images.put_right(reference, None, Login(USER, "wrong"))
+
+
+async def test_what_is_downloaded_is_the_image_of_the_list(
+    made: Committed, there: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    order = await an_image(made, there.host)
+    image = await made.images.find(AGENT, order.reference)
+    assert image is not None
+    digest = await made.images.push(AGENT, order.reference, LOGIN, lambda done, whole: None)
+    await anew(made, order)
+    await made.images.remove(AGENT, order.reference)
+    engine = DockerEngine([AgentConfig(AGENT)], made.engine.hub_id, "run", lambda image: LOGIN)
+    host, log = engine.host(AGENT), logging.getLogger()
+    site: Any = SimpleNamespace(engine=engine, hub_id=made.engine.hub_id, log=log)
+    own = CustomImage(
+        id=order.labels[LABEL_IMAGE_ID], owner="alice", name="mine", reference=order.reference,
+        environment="python", version="3", base=made.base, base_id="", engine_id=image.id,
+        agent=None, digest=digest, size=1, own=1, status=ImageStatus.READY, reason="",
+        made_at=utcnow(), used_at=None,
+    )  # fmt: skip
+    assert not await is_there(site, host, own)
+    await host.downloads.wait(order.reference, lambda done, whole: None)
+    with pytest.raises(LaunchError, match="another image where your image mine"):
+        await check_downloaded(site, host, own)
+    assert digest in caplog.text
+    await made.images.put_right(order.reference, digest, LOGIN)
+    await host.downloads.wait(order.reference, lambda done, whole: None)
+    await check_downloaded(site, host, own)
+    # One that was made where images are kept in another way has another id there.
+    elsewhere = replace(own, engine_id=f"sha256:{'0' * 64}")
+    assert await is_there(site, host, elsewhere)
+    assert not await is_there(site, host, replace(elsewhere, digest=f"sha256:{'0' * 64}"))
+    assert not await is_there(site, host, replace(own, id="0" * 32))
 
 
 @pytest.mark.parametrize("login", [None, Login(USER, "wrong-password"), Login("x", PASSWORD)])

@@ -40,7 +40,9 @@ class Shelf(Images):
         self.trusted: Sequence[str] = ()  # by who asked for the room
         self.images: dict[tuple[str, str], MadeImage] = {}  # by agent and reference
         self.left: dict[str, set[str]] = {}  # orders, by agent
-        self.registry: dict[str, str] = {}  # digests, by reference
+        self.registry: dict[str, str] = {}  # digests that references name, by reference
+        self.pushed: set[str] = set()  # digests that the registry has, named or not
+        self.arrives = False  # what is pushed is there before the call is over
         self.logins: list[Login | None] = []  # of pushes
         self.unpushed: list[tuple[str, str, Login | None]] = []  # reference, digest, who asked
         self.errors: dict[str, list[Exception]] = {}
@@ -109,14 +111,33 @@ class Shelf(Images):
         self.logins.append(login)
         for report in self.reports:
             progress(*report)
-        await self._call("push", reference)
-        self.registry[reference] = f"sha256:{'d' * 64}"
-        return self.registry[reference]
+        digest = f"sha256:{self.images[agent, reference].labels[LABEL_IMAGE_ORDER] * 2}"
+        if not self.arrives:
+            await self._call("push", reference)
+        self.registry[reference] = digest
+        self.pushed.add(digest)
+        if self.arrives:
+            await self._call("push", reference)
+        return digest
 
     async def unpush(self, reference: str, digest: str, login: Login | None) -> None:
         self.unpushed.append((reference, digest, login))
         await self._call("unpush", reference)
-        self.registry.pop(reference, None)
+        self.pushed.discard(digest)
+        if self.registry.get(reference) == digest:
+            del self.registry[reference]
+
+    async def named(self, reference: str, login: Login | None) -> str | None:
+        await self._call("named", reference)
+        return self.registry.get(reference)
+
+    async def put_right(self, reference: str, digest: str | None, login: Login | None) -> None:
+        await self._call("put_right", reference)
+        named = self.registry.pop(reference, None)
+        if named != digest:
+            self.pushed -= {named}
+        if digest is not None and digest in self.pushed:
+            self.registry[reference] = digest
 
     async def labels(self, agent: str, image: str) -> Mapping[str, str]:
         return self.images[agent, image].labels

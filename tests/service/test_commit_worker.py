@@ -98,6 +98,11 @@ class Work:
         await self.worker.once()
         await self.worker.settled()
 
+    async def all_made(self) -> None:
+        """A round, and all that comes of it but for what is removed."""
+        await self.worker.once()
+        await until(lambda: not self.worker._making)
+
     async def until_in(self, call: str) -> None:
         """A round, until the agents are in this call."""
         await self.worker.once()
@@ -464,6 +469,105 @@ async def test_a_registry_of_before_does_not_get_the_password_of_the_new_one(
     await pushing.all()
     await pushing.all()
     assert pushing.shelf.unpushed == [(old, image.digest, None)]
+
+
+# ---- what a registry keeps ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["killed", "refused"])
+async def test_an_image_that_was_replaced_goes_from_the_registry_whatever_happens(
+    pushing: Work, step: str
+) -> None:
+    await pushing.asked()
+    await pushing.all()
+    second = await pushing.asked()
+    if step == "refused":
+        pushing.shelf.errors["unpush"] = [RegistryRefused("not now")]
+        await pushing.all()
+        await pushing.all()
+    else:
+        pushing.shelf.hold("unpush")
+        await pushing.all_made()
+        await pushing.until_in("unpush")
+    assert pushing.now(second).status is DONE
+    assert len(pushing.shelf.pushed) == 2
+    await pushing.cut_off()
+    pushing.shelf.gates.clear()
+    await pushing.all()
+    [image] = pushing.service.store.images_of("alice")
+    assert pushing.shelf.pushed == {image.digest}
+    assert pushing.shelf.registry == {image.reference: image.digest}
+    assert pushing.service.store.registry_remains() == []
+
+
+@pytest.mark.parametrize("ends", ["cancelled", "too-long", "killed", "refused"])
+@pytest.mark.parametrize("anew", [False, True])
+async def test_what_has_arrived_and_is_given_up_does_not_stay_in_the_registry(
+    pushing: Work, anew: bool, ends: str
+) -> None:
+    if anew:
+        await pushing.asked()
+        await pushing.all()
+    images = pushing.service.store.images_of("alice")
+    there = {image.reference: image.digest for image in images}
+    shelf = pushing.shelf
+    shelf.arrives = True
+    if ends == "too-long":
+        pushing.restart(replace(QUICK, push=0.2))
+    commit = await pushing.asked()
+    shelf.hold("push")
+    await pushing.until_in("push")
+    assert len(shelf.pushed) == 1 + anew
+    if ends == "refused":
+        shelf.errors["put_right"] = [RegistryRefused("not now")]
+    if ends == "killed":
+        await pushing.cut_off()
+    if ends != "too-long":
+        pushing.service.store.cancel_commit(commit.id, utcnow())
+    await pushing.all()
+    await pushing.all()
+    if ends == "refused":
+        assert len(shelf.pushed) == 1 + anew
+        await pushing.cut_off()
+        await pushing.all()
+    assert pushing.now(commit).status is (FAILED if ends == "too-long" else CANCELLED)
+    assert pushing.service.store.images_of("alice") == images
+    assert (shelf.registry, shelf.pushed) == (there, set(there.values()))
+    assert pushing.service.store.registry_remains() == []
+
+
+async def test_nothing_is_put_right_where_an_image_is_being_made(pushing: Work) -> None:
+    await pushing.asked()
+    await pushing.all()
+    shelf = pushing.shelf
+    shelf.arrives = True
+    shelf.errors["put_right"] = [RegistryRefused("not now")]
+    commit = await pushing.asked()
+    gate = shelf.hold("push")
+    await pushing.until_in("push")
+    pushing.service.store.cancel_commit(commit.id, utcnow())
+    await pushing.all()
+    await pushing.all()
+    assert shelf.names("put_right") == [commit.reference]
+    again = await pushing.asked()
+    await pushing.cut_off()
+    shelf.begun["push"].clear()
+    await pushing.until_in("push")
+    await pushing.worker.once()
+    assert shelf.names("put_right") == [commit.reference]
+    gate.set()
+    await pushing.worker.settled()
+    assert pushing.now(again).status is DONE
+    for _ in range(4):  # one at a time of one reference
+        await pushing.all()
+    [image] = pushing.service.store.images_of("alice")
+    assert pushing.service.store.registry_remains() == []
+    assert (shelf.registry, shelf.pushed) == ({image.reference: image.digest}, {image.digest})
+    # And none is begun where something is being put right.
+    late = await pushing.asked("late", "bob")
+    pushing.worker._removals[late.reference] = asyncio.ensure_future(asyncio.sleep(3600))
+    await pushing.worker.once()
+    assert pushing.now(late).status is WAITING
 
 
 async def test_an_image_on_a_machine_that_is_not_configured_any_more(work: Work) -> None:

@@ -25,7 +25,9 @@ from ...engine.images import (
     LABEL_IMAGE_OWNER,
     CommitOrder,
     Images,
+    Login,
     MadeImage,
+    RegistryRefused,
 )
 from ...model.images import CommitStatus
 from ...model.status import IllegalTransition
@@ -184,6 +186,8 @@ class Making:
     async def _push(self) -> str:
         self._pushed = None
         login = await self.site.registry.login(self.commit.reference)
+        if not self.commit.is_new:
+            await self._note_named(login)
         telling = asyncio.ensure_future(self._tell())
         try:
             return await self.images.push(
@@ -192,6 +196,18 @@ class Making:
         finally:
             telling.cancel()
             await asyncio.gather(telling, return_exceptions=True)
+
+    async def _note_named(self, login: Login | None) -> None:
+        """What the registry has under this name loses it: where it is not the image that is being
+        replaced, but what was given up before, nothing else knows of it."""
+        reference = self.commit.reference
+        try:
+            digest = await self.images.named(reference, login)
+        except RegistryRefused as error:
+            self._log("may leave something in its registry", error)
+            return
+        if digest is not None:
+            await self.site.db(self.site.store.note_remains, reference, digest, utcnow())
 
     def _heard(self, done: int, whole: int | None) -> None:
         self._pushed = (done, whole)  # in one step: it may be another thread
@@ -219,8 +235,6 @@ class Making:
         if replaced is not None and replaced.agent not in (None, commit.agent):
             # The one before it, which nobody can start any more; a sweep finds it, too.
             await self._remove_quietly(str(replaced.agent))
-        if replaced is not None and replaced.digest not in (None, digest):
-            await self._unpush_quietly(str(replaced.digest))
 
     # ---- giving up ----------------------------------------------------------------------------
 
@@ -262,16 +276,6 @@ class Making:
             self.site.log.warning(
                 "The earlier %s is still on %s: %s", self.commit.reference, agent, error
             )
-
-    async def _unpush_quietly(self, digest: str) -> None:
-        try:
-            login = await self.site.registry.login(self.commit.reference)
-            await self.images.unpush(self.commit.reference, digest, login)
-        except EngineError as error:
-            self.site.log.warning(
-                "The earlier %s is still in its registry, as %s: %s", self.commit.reference, digest,
-                error,
-            )  # fmt: skip
 
     # ---- means --------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class CommitWorker:
         self.removing = Removing(site, images)
         self.resting = Resting(site, images)
         self._making: dict[str, tuple[Making, asyncio.Task[None]]] = {}  # by the id of the work
-        self._removals: dict[str, asyncio.Task[None]] = {}  # by the id of the image
+        self._removals: dict[str, asyncio.Task[None]] = {}  # by the reference of the image
         self._swept: float | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._dropping: asyncio.Task[None] | None = None
@@ -82,11 +82,11 @@ class CommitWorker:
             await self._look_after(commit)
         for commit in self._next(under_way):
             self._begin(commit)
-        for image in await self.removing.due():
-            if image.id not in self._removals and len(self._removals) < REMOVALS:
-                task = asyncio.ensure_future(self._surely(self.removing.remove(image)))
-                self._removals[image.id] = task
-                task.add_done_callback(partial(self._removed, image.id))
+        for one in await self.removing.due():
+            if one.reference not in self._removals and len(self._removals) < REMOVALS:
+                task = asyncio.ensure_future(self._surely(self.removing.remove(one)))
+                self._removals[one.reference] = task
+                task.add_done_callback(partial(self._removed, one.reference))
         since = None if self._dropped is None else time.monotonic() - self._dropped
         if (since is None or since >= DROP_EVERY) and not _is_busy(self._dropping):
             self._dropped = time.monotonic()
@@ -150,7 +150,7 @@ class CommitWorker:
                 )
             )  # fmt: skip
             commit = waiting.pop(0)
-            if on_agent[commit.agent] >= ON_AN_AGENT:
+            if on_agent[commit.agent] >= ON_AN_AGENT or commit.reference in self._removals:
                 continue
             on_agent[commit.agent] += 1
             of_owner[commit.owner] += 1
@@ -168,8 +168,8 @@ class CommitWorker:
         self._making.pop(commit_id, None)
         self.door.news.set()  # somebody else has a turn
 
-    def _removed(self, image_id: str, _: object) -> None:
-        self._removals.pop(image_id, None)
+    def _removed(self, reference: str, _: object) -> None:
+        self._removals.pop(reference, None)
 
     async def _surely(self, work: Awaitable[None]) -> None:
         """Work that is gone on with in a later round, whatever becomes of it in this one."""

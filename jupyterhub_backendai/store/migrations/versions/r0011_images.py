@@ -73,8 +73,17 @@ def upgrade() -> None:
     op.create_index("ix_commits_session_id_began_at", "commits", ["session_id", "began_at"])
     op.create_index("ix_commits_owner_began_at", "commits", ["owner", "began_at"])
     op.create_index("ix_commits_ended_at", "commits", ["ended_at"])
+    op.create_table(
+        "registry_remains",
+        sa.Column("id", sa.String(32), nullable=False),
+        sa.Column("reference", sa.String(255), nullable=False),
+        sa.Column("digest", sa.String(128), nullable=True),
+        sa.Column("noted_at", _TIME, nullable=False),
+        sa.PrimaryKeyConstraint("id", name="pk_registry_remains"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("registry_remains")
     op.drop_table("commits")
     op.drop_table("images")
