@@ -36,6 +36,7 @@ from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.commits.removing import Removing
 from jupyterhub_backendai.service.ending import tell_hub
 from jupyterhub_backendai.service.pages import idle as idle_pages
+from jupyterhub_backendai.service.workers import commits as commits_worker
 from jupyterhub_backendai.service.workers.commits import CommitWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
@@ -182,6 +183,34 @@ async def test_a_few_at_a_time_in_turns_of_their_owners(work: Work) -> None:
     await work.worker.settled()
     await work.all()
     assert {work.now(one).status for one in [*commits, theirs]} == {DONE}
+
+
+async def test_a_registry_that_hangs_keeps_no_image_from_being_made(
+    pushing: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits_worker, "PUSHES", 1)
+    gate = pushing.shelf.hold("push")
+    commits = [await pushing.asked(f"mine{number}") for number in range(3)]
+    for _ in commits:
+        await pushing.worker.once()
+        await until(
+            lambda: {m.commit.status for m, _ in pushing.worker._making.values()} <= {PUSHING}
+        )
+    assert {pushing.now(one).status for one in commits} == {PUSHING}
+    await until(lambda: len(pushing.shelf.names("push")) == 1)
+    rests = await rest_asked(pushing, "bob")
+    await pushing.worker.once()
+    await until(lambda: pushing.now(rests).status is DONE)
+    # One that waits for its turn can be cancelled; the others have theirs, also after a restart.
+    waits = pushing.service.store.commit(commits[-1].id)
+    pushing.service.store.cancel_commit(waits.id, utcnow())
+    await pushing.worker.once()
+    await until(lambda: pushing.now(waits).status is CANCELLED)
+    assert len(pushing.shelf.names("push")) == 1
+    await pushing.cut_off()
+    gate.set()
+    await pushing.all()
+    assert {pushing.now(one).status for one in commits[:-1]} == {DONE}
 
 
 @pytest.mark.parametrize("step", ["make", "find", "push"])

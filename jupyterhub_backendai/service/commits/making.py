@@ -62,13 +62,20 @@ class GivenUp(Exception):
 
 
 class Making:
-    """The work on one image. `cancel` may be called at any time."""
+    """The work on one image. `cancel` may be called at any time. `pushing`: whose turn it is to
+    send one from this agent."""
 
     def __init__(
-        self, site: Site, images: Images, commit: Commit, times: Times, tell_hub: TellHub
+        self,
+        site: Site,
+        images: Images,
+        commit: Commit,
+        times: Times,
+        tell_hub: TellHub,
+        pushing: asyncio.Semaphore,
     ) -> None:
         self.site, self.images, self.times, self.tell_hub = site, images, times, tell_hub
-        self.commit = commit
+        self.commit, self._pushing = commit, pushing
         self._cancelled: asyncio.Future[Why] = asyncio.get_running_loop().create_future()
         self._away_since: float | None = None
         self._pushed: tuple[int, int | None] | None = None
@@ -126,7 +133,7 @@ class Making:
         if self.site.registry.has(self.commit.reference):
             if self.commit.status is CommitStatus.COMMITTING:
                 await self._move(CommitStatus.PUSHING)
-            digest = await self._limited(self.times.push, self._patiently(self._push))
+            digest = await self._push_in_turn()
         await self._finish(made, digest)
 
     async def _is_made(self) -> bool:
@@ -182,6 +189,13 @@ class Making:
         if found is None or found.labels.get(LABEL_IMAGE_ORDER) != self.commit.id:
             return None
         return found
+
+    async def _push_in_turn(self) -> str:
+        await self._limited(None, self._pushing.acquire())
+        try:
+            return await self._limited(self.times.push, self._patiently(self._push))
+        finally:
+            self._pushing.release()
 
     async def _push(self) -> str:
         self._pushed = None
@@ -279,7 +293,7 @@ class Making:
 
     # ---- means --------------------------------------------------------------------------------
 
-    async def _limited(self, seconds: float, work: Awaitable[T]) -> T:
+    async def _limited(self, seconds: float | None, work: Awaitable[T]) -> T:
         """What `work` gives, unless it is cancelled first, or takes too long: `GivenUp`."""
         task = asyncio.ensure_future(work)
         try:

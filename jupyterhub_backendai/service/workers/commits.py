@@ -23,6 +23,7 @@ from ..commits.sweeping import sweep
 from ..images import ImageDoor
 
 ON_AN_AGENT = 2  # images that are made on one agent at a time; more only wait for its disk
+PUSHES = 4  # images that one agent sends to the registry at a time; they keep none from being made
 REMOVALS = 4  # at a time
 SOON, LATER = 1.0, 15.0  # seconds between two rounds, while there is work and while there is none
 SWEEP_EVERY = 600.0  # seconds
@@ -46,6 +47,7 @@ class CommitWorker:
         self.removing = Removing(site, images)
         self.resting = Resting(site, images)
         self._making: dict[str, tuple[Making, asyncio.Task[None]]] = {}  # by the id of the work
+        self._pushing: dict[str, asyncio.Semaphore] = {}  # by agent
         self._removals: dict[str, asyncio.Task[None]] = {}  # by the reference of the image
         self._swept: float | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -139,7 +141,9 @@ class CommitWorker:
     def _next(self, under_way: Iterable[Commit]) -> list[Commit]:
         """What is begun now: what was under way already, then in turns of their owners."""
         commits = list(under_way)
-        on_agent = Counter(making.commit.agent for making, _ in self._making.values())
+        on_agent = Counter(
+            making.commit.agent for making, _ in self._making.values() if _is_on_disk(making.commit)
+        )
         of_owner = Counter(making.commit.owner for making, _ in self._making.values())
         waiting = [commit for commit in commits if commit.id not in self._making]
         begun: list[Commit] = []
@@ -150,15 +154,17 @@ class CommitWorker:
                 )
             )  # fmt: skip
             commit = waiting.pop(0)
-            if on_agent[commit.agent] >= ON_AN_AGENT or commit.reference in self._removals:
+            full = _is_on_disk(commit) and on_agent[commit.agent] >= ON_AN_AGENT
+            if full or commit.reference in self._removals:
                 continue
-            on_agent[commit.agent] += 1
+            on_agent[commit.agent] += _is_on_disk(commit)
             of_owner[commit.owner] += 1
             begun.append(commit)
         return begun
 
     def _begin(self, commit: Commit) -> tuple[Making, asyncio.Task[None]]:
-        making = Making(self.site, self.images, commit, self.times, self.tell_hub)
+        pushing = self._pushing.setdefault(commit.agent, asyncio.Semaphore(PUSHES))
+        making = Making(self.site, self.images, commit, self.times, self.tell_hub, pushing)
         task = asyncio.ensure_future(self._surely(making.run()))
         self._making[commit.id] = making, task
         task.add_done_callback(partial(self._made, commit.id))
@@ -181,6 +187,11 @@ class CommitWorker:
         except Exception:
             self.site.log.exception("The work on an image failed; it is gone on with")
         await asyncio.sleep(SOON)
+
+
+def _is_on_disk(commit: Commit) -> bool:
+    """Whether the agent's disk has work with it: from then on only the registry has."""
+    return commit.status is not CommitStatus.PUSHING
 
 
 def _is_busy(task: asyncio.Task[None] | None) -> bool:
