@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..engine.base import EngineError
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.hibernation import not_resumed_by
-from ..model.status import IllegalTransition, Phase, Result, Status
+from ..model.status import IN_LINE, ON_THE_WAY, IllegalTransition, Phase, Result, Status
 from ..site.clock import utcnow
 from ..site.ending import clear, ended_by
 from ..site.runtime import Site
@@ -14,24 +14,50 @@ from ..store import Changed, NotFound, Session
 from .hub import HubClient, HubError, HubUnavailable
 
 MAX_RACES = 10  # looks at a session that somebody else keeps moving
-_IN_LINE = frozenset({Status.PENDING, Status.SCHEDULED})
 _BEFORE_THE_END = frozenset({Status.TERMINATING, Status.HIBERNATED})  # nothing of it runs
 USER, FORCED = "user_requested", "force_terminated"
+_RUNS_BY_NOW = FieldError(
+    "",
+    "runs_by_now",
+    "It runs by now, so it does not rest again by that. Hibernate it, or terminate it for good.",
+    Kind.CONFLICT,
+)
+
+
+def rests_again(session: Session) -> bool:
+    """Whether a session is just being resumed: ended now, it rests again."""
+    # Nothing else starts that has run before.
+    return session.running_at is not None and session.status in IN_LINE | ON_THE_WAY
 
 
 async def end(
-    site: Site, hub: HubClient, session: Session, asked_by: str, version: int | None, force: bool
+    site: Site,
+    hub: HubClient,
+    session: Session,
+    asked_by: str,
+    version: int | None,
+    force: bool,
+    rests: bool = False,
 ) -> Session:
     """Cancels what waits, has the Hub stop what runs; what is over stays as it is.
 
     `version`: only if the session has that one still, else `Changed`. `force`: it is over at
     once, whether or not its machine answers; what is left there is removed when it does.
-    Raises `NotFound`, `HubRefused`; `RequestError` while an image is made of it, which only
-    `force` ends.
+    `rests`: only if it rests again then, as whoever asks was told; so it is, too, where it does by
+    our first look. Raises `NotFound`, `HubRefused`; `RequestError` while an image is made of it,
+    which only `force` ends, and where it was to rest again and runs by now.
     """
     if version is not None and version != session.version:
         raise Changed(session.id, session.version)
+    if rests and force:
+        message = "What is ended by force does not rest. Leave one of the two out."
+        raise RequestError([FieldError("force", "rests", message)])
+    rests = rests or (rests_again(session) and not force)
     for _ in range(MAX_RACES):
+        if rests and not rests_again(session):
+            if session.status is Status.RUNNING:
+                raise RequestError([_RUNS_BY_NOW])
+            return session  # it rests, or is just going to, or is over
         try:
             return await _end_now(site, hub, session, asked_by, force, version)
         except IllegalTransition:
@@ -57,7 +83,7 @@ async def _end_now(
         await _end_commit(site, session, force)
         if not force:  # one that was just resumed is not to rest again
             await site.db(site.store.let_go, session.id, USER, reason, version)
-    if session.status in _IN_LINE:
+    if session.status in IN_LINE:
         if session.running_at is not None and not force:  # it was resumed, and rests again
             reason = not_resumed_by(asked_by)
         # A start that waits in the Hub sees it, and ends with this reason.

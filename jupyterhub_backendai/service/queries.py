@@ -66,6 +66,11 @@ class EndQuery(Part):
     force: Literal["0", "1"] = Field(
         default="0", description="`1`: over at once, even if its machine does not answer."
     )
+    rests: Literal["again"] | None = Field(
+        default=None,
+        description="`again`: only if it is still being resumed, so that it rests again; 409 "
+        "`runs_by_now` where it runs.",
+    )
 
 
 class SessionQuery(PageQuery):

@@ -104,7 +104,13 @@ class SessionHandler(Listing):
         version = self.wanted_version(session)
         await self.show(
             await end(
-                self.site, self.service.hub, session, self.caller.name, version, query.force == "1"
+                self.site,
+                self.service.hub,
+                session,
+                self.caller.name,
+                version,
+                query.force == "1",
+                query.rests == "again",
             )
         )
 

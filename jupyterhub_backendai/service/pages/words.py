@@ -13,12 +13,13 @@ from markupsafe import Markup
 from ...model import gpu_words
 from ...model.hibernation import hibernated_by, not_resumed_by
 from ...model.slots import format_bytes, format_thousandths
-from ...model.status import IN_LINE, ON_THE_WAY, Phase, Result, Status
+from ...model.status import IN_LINE, Phase, Result, Status
 from ...model.steps import Step
 from ...site.clock import utcnow
 from ...site.ending import ended_by
 from ...site.options import amounts
 from ...store import HistoryEntry, Session, SessionResult
+from ..ending import rests_again
 from ..usage import GpuUse
 
 
@@ -207,8 +208,7 @@ def rests_at_end(session: Session) -> str:
     just being resumed; "over", that is deleted; empty where nothing is kept."""
     if session.status is Status.HIBERNATED:
         return "over"
-    resumed = session.running_at is not None  # nothing else starts that has run before
-    return "again" if resumed and session.status in IN_LINE | ON_THE_WAY else ""
+    return "again" if rests_again(session) else ""
 
 
 def began_at(session: Session) -> datetime:

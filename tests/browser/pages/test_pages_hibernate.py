@@ -6,7 +6,8 @@ import pytest
 from playwright.async_api import expect
 
 from jupyterhub_backendai.model.images import CommitStatus
-from jupyterhub_backendai.model.status import Status
+from jupyterhub_backendai.model.status import Phase, Status
+from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import Session
 
 from ...service.images_made import begin_rest, move, rest, with_engine
@@ -73,6 +74,28 @@ async def test_the_list_has_those_that_rest(
     await expect(row.get_by_role("link", name="Open lab3-cnn")).to_have_count(0)
     await row.get_by_role("button", name="Resume lab3-cnn").click()
     await expect(page.get_by_role("heading", name="In line")).to_be_visible()
+
+
+async def test_what_is_to_rest_again_and_runs_by_now_is_asked_for_anew(
+    visit: Open, service: Running, session: Session
+) -> None:
+    store, site = service.store, service.service.parts.site
+    rest(service, session)
+    store.resume(session.id, "alice", utcnow())
+    page = await visit(f"sessions/{session.id}")
+    await page.get_by_role("link", name="Cancel", exact=True).click()
+    await expect(page.get_by_text("It rests again, and nothing of it is lost.")).to_be_visible()
+    store.run_pass(site.policies, site.catalog, utcnow())
+    for status in (Status.PREPARING, Status.CREATING, Status.RUNNING):
+        store.move(session.id, status, phase=Phase.START, now=utcnow())
+    await page.get_by_role("button", name="Cancel session").click()
+    dialog = page.get_by_role("dialog")
+    await expect(dialog.get_by_role("alert")).to_contain_text("It runs by now")
+    await expect(dialog).to_contain_text("Files outside folders are deleted.")
+    assert store.is_kept(session.id)
+    await dialog.get_by_role("button", name="Terminate session").click()
+    await expect(dialog).to_be_hidden()
+    assert not store.is_kept(session.id)
 
 
 async def test_what_cannot_rest_says_why(visit: Open, service: Running, session: Session) -> None:

@@ -27,10 +27,8 @@ function losses(chosen, waiting) {
   return told.join(" ");
 }
 
-/** Asks whether the sessions of these links are to end. */
-export function ask(links) {
-  const chosen = links.map(one);
-  sessions = chosen;
+function show() {
+  const chosen = sessions;
   const waiting = chosen.every((session) => session.waits), single = chosen.length === 1;
   const word = waiting ? "Cancel" : "Terminate";
   $("-title").textContent = `${word} ${single ? chosen[0].name : `${chosen.length} sessions`}?`;
@@ -38,17 +36,29 @@ export function ask(links) {
   $("-go").textContent = single ? `${word} session` : `${word} ${chosen.length} sessions`;
   $("-names").replaceChildren(...chosen.map(({ name }) => Object.assign(document.createElement("li"), { textContent: name })));
   $("-names").hidden = single;
-  $("-force").checked = false;
   // What waits or rests has nothing that runs.
   $("-force-row").hidden = chosen.every((session) => session.waits || session.rests);
+}
+
+/** Asks whether the sessions of these links are to end. */
+export function ask(links) {
+  sessions = links.map(one);
+  $("-force").checked = false;
+  show();
   $("-trouble").hidden = true;
   dialog.showModal();
 }
 
+/** How a session is ended: what is to rest again, as it says here, is not to end if it runs by then. */
+function query({ rests }, force) {
+  if (rests === "again") return "?rests=again";
+  return force ? "?force=1" : "";
+}
+
 async function end() {
-  const force = $("-force").checked ? "?force=1" : "";
+  const force = $("-force").checked;
   $("-go").disabled = true;
-  const answers = await Promise.allSettled(sessions.map(({ id }) => call("DELETE", `api/sessions/${id}${force}`)));
+  const answers = await Promise.allSettled(sessions.map((session) => call("DELETE", `api/sessions/${session.id}${query(session, force)}`)));
   $("-go").disabled = false;
   const failed = answers.flatMap(({ reason }, number) => (reason ? [{ session: sessions[number], reason }] : []));
   for (const { reason } of failed) if (!(reason instanceof Refused)) throw reason;
@@ -58,7 +68,9 @@ async function end() {
     say(sessions.length === 1 ? `${sessions[0].name} is being ended.` : `${sessions.length} sessions are being ended.`);
     return;
   }
-  sessions = failed.map(({ session }) => session);
+  const runs = ({ errors }) => errors.some(({ code }) => code === "runs_by_now");
+  sessions = failed.map(({ session, reason }) => (runs(reason) ? { ...session, waits: false, rests: "" } : session));
+  show();
   $("-trouble").textContent = failed.map(({ session, reason }) => `${session.name}: ${reason.message}`).join(" ");
   $("-trouble").hidden = false;
 }
