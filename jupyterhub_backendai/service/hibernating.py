@@ -14,8 +14,9 @@ from ..model.images import reference_of
 from ..model.status import Status
 from ..site.clock import utcnow
 from ..site.runtime import Site
-from ..store import Commit, Session, Wish
+from ..store import Commit, Return, Session, Wish
 from ..store.images import under_way
+from .hub import HubClient
 from .images import ImageDoor, container_of, engine_of, look_at
 
 
@@ -66,15 +67,21 @@ async def hibernate(
     return commit
 
 
-async def resume(site: Site, session: Session, by: str) -> Session:
-    """Has a hibernated session wait for its place. Raises `RequestError`, `NotFound`."""
+async def resume(site: Site, hub: HubClient, session: Session, by: str) -> Session:
+    """Has a hibernated session wait for its place, by what its owner is now. Raises
+    `RequestError`, `NotFound`, `HubRefused`, `HubUnavailable`."""
     rest = await site.db(site.store.hibernation, session.id)
     if session.status is not Status.HIBERNATED or rest is None:
         raise RequestError([not_resumable(session.status)])
     if rest.agent not in site.engine.hosts:
         message = f"Its home is on {rest.agent}, which this site does not have any more."
         raise RequestError([FieldError("", "agent_gone", message, Kind.CONFLICT)])
-    session = await site.db(site.store.resume, session.id, by, utcnow())
+    owner = await hub.user(session.owner)
+    most = site.policies.of(owner.name, owner.groups).max_pending
+    session = await site.db(
+        site.store.resume, session.id, Return(by, owner.groups, most), utcnow(),
+        site.policies, site.catalog,
+    )  # fmt: skip
     site.log.info("%s resumes session %s", by, session.id)
     site.queue.kick()
     return session

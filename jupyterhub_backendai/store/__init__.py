@@ -24,6 +24,7 @@ from .records import (
     SubStep,
     Way,
 )
+from .resting import Return
 from .sessions import NewPriority
 from .store import Store
 from .ways import Pool, Wanted
@@ -54,6 +55,7 @@ __all__ = [
     "Order",
     "Pool",
     "Remains",
+    "Return",
     "RunningContainer",
     "Session",
     "SessionResult",

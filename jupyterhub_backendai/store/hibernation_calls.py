@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy.exc import IntegrityError
 
+from ..model.catalog import Catalog
 from ..model.errors import RequestError
 from ..model.hibernation import Hibernation, not_resumable
+from ..model.policy import Policies
 from ..model.status import Status
-from . import images, kept, queries, resting, sessions
+from . import images, kept, passes, queries, resting, sessions
 from .base import StoreBase
 from .image_records import Commit, Made, Wish
 from .records import Session
+from .resting import Return
 
 
 class HibernationCalls(StoreBase):
@@ -121,15 +125,26 @@ class HibernationCalls(StoreBase):
         with self._db.write() as db:
             kept.forget(db, id)
 
-    def resume(self, session_id: str, by: str, now: datetime) -> Session:
-        """Has a hibernated session wait for a place on the agent that has its home. Raises
-        `NotFound`, `RequestError` where it is not hibernated."""
-        with self._write() as db:
+    def resume(
+        self,
+        session_id: str,
+        back: Return,
+        now: datetime,
+        policies: Policies = Policies(),  # noqa: B008 - frozen
+        catalog: Catalog = Catalog(),  # noqa: B008 - frozen
+    ) -> Session:
+        """Has a hibernated session wait for a place on the agent that has its home; its owner's
+        groups are those of now. Raises `NotFound`; `RequestError` where it is not hibernated, and
+        where more would wait than may (`too_many_pending`), as with `submit`."""
+        with self._db.query() as db:
+            owner = queries.get(db, session_id).owner
+        with self._changing(owner) as db:
             session = sessions.locked(db, session_id)
             rest = kept.current(db, session_id)
             if session.status is not Status.HIBERNATED or rest is None:
                 raise RequestError([not_resumable(session.status)])
-            return resting.resume(db, session, rest, by, now)
+            left_waiting = partial(passes.left_waiting, db, owner, policies, catalog, now)
+            return resting.resume(db, session, rest, back, now, left_waiting)
 
     def let_go(
         self, session_id: str, reason_code: str, reason: str, version: int | None = None

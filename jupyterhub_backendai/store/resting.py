@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from sqlalchemy import Connection, bindparam, delete, update
 
+from ..model.errors import RequestError
 from ..model.hibernation import Hibernation, hibernated_by
 from ..model.images import CommitStatus
 from ..model.status import Phase, Result, Status
-from . import images, kept, sessions
+from . import images, kept, sessions, waiting
 from .history import Outcome, storable
 from .idle_tables import IDLE
 from .image_records import Made
@@ -21,7 +23,11 @@ CODE = "hibernated"
 _AGAIN = (
     update(SESSIONS)
     .where(SESSIONS.c.id == bindparam("of"))
-    .values(agent_wanted=bindparam("there"), submitted_at=bindparam("at"))
+    .values(
+        agent_wanted=bindparam("there"),
+        submitted_at=bindparam("at"),
+        owner_groups=bindparam("groups"),
+    )
 )
 _CHANGE = update(SESSIONS).where(SESSIONS.c.id == bindparam("of"))
 _NOT_IDLE = delete(IDLE).where(IDLE.c.session_id == bindparam("of"))
@@ -54,16 +60,38 @@ def finish(
     return session
 
 
-def resume(db: Connection, session: Session, rest: Hibernation, by: str, now: datetime) -> Session:
+@dataclass(frozen=True, slots=True)
+class Return:
+    """Who has a session resumed, and what its owner is by now: which groups they are in, and how
+    many of theirs may wait."""
+
+    by: str
+    owner_groups: Collection[str]
+    max_pending: int | None
+
+
+def resume(
+    db: Connection,
+    session: Session,
+    rest: Hibernation,
+    back: Return,
+    now: datetime,
+    left_waiting: Callable[[], Collection[str]],
+) -> Session:
     """See `HibernationCalls.resume`. It stands in line behind all who wait, and its idle checks
     begin anew."""
+    before, groups = waiting.standing(db, session.owner), tuple(sorted(back.owner_groups))
+    if errors := waiting.left_too_many(before, 1, back.max_pending):
+        raise RequestError(errors)
     outcome = Outcome(
-        Phase.RESUME, Result.SUCCESS, to_status=Status.PENDING, message=f"{by} resumed it."
+        Phase.RESUME, Result.SUCCESS, to_status=Status.PENDING, message=f"{back.by} resumed it."
     )
     session = sessions.move(db, session, outcome, now=now)
-    db.execute(_AGAIN, {"of": session.id, "there": rest.agent, "at": now})
+    # The newest that came in says in which groups its owner is: all of theirs go by that.
+    db.execute(_AGAIN, {"of": session.id, "there": rest.agent, "at": now, "groups": groups})
     db.execute(_NOT_IDLE, {"of": session.id})
-    return session
+    waiting.check([session], before, back.max_pending, left_waiting)
+    return replace(session, submitted_at=now, owner_groups=groups)
 
 
 def let_go(db: Connection, session: Session, reason_code: str, reason: str) -> Session:

@@ -7,19 +7,20 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, exists, func, insert, select, text, update
+from sqlalchemy import Connection, bindparam, exists, insert, select, text, update
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.resolve import SessionRequest
 from ..model.secrets import redacted
 from ..model.status import PHASES, IllegalTransition, Phase, Result, Status, check_transition
-from . import history, images, kept, launches, ways
+from . import history, images, kept, launches, waiting, ways
 from .errors import Changed, NotFound
 from .history import Outcome, storable
 from .records import Session, SessionResult, SubStep, session_of
 from .tables import ALLOCATIONS, DEPENDENCIES, LIVE, SESSIONS, UNNUMBERED
+from .waiting import Standing
 
 _ALL = SESSIONS.c
 _ADD = insert(SESSIONS)
@@ -32,14 +33,6 @@ _LOCK_WAITING = (
 )
 _THEIRS = (text(LIVE), _ALL.owner == bindparam("whose"))
 _NAMES = select(_ALL.name).where(*_THEIRS, _ALL.name.in_(bindparam("names", expanding=True)))
-_WAITS = _ALL.status == Status.PENDING.value
-_STANDING = select(
-    func.count().filter(_WAITS).label("pending"),
-    func.count().filter(_WAITS, _ALL.reason_code != "").label("left_waiting"),
-    func.count()
-    .filter(_ALL.server_name.in_(bindparam("servers", expanding=True)))
-    .label("on_servers"),
-).where(*_THEIRS)
 _EXISTS = select(exists().where(_ALL.id == bindparam("of")))
 _ADD_DEPENDENCIES = insert(DEPENDENCIES)
 _FREE = (
@@ -108,8 +101,8 @@ def submit(
     `left_waiting` gives the ids of the owner's sessions that a pass would not start now. Raises
     `RequestError`, see `taken`; also for more that have to wait than may.
     """
-    standing = standing_of(db, together)
-    errors = taken(db, together, standing)
+    before = standing_of(db, together)
+    errors = taken(db, together, before)
     if errors:
         raise RequestError(errors)
     first = together[0]
@@ -119,13 +112,7 @@ def submit(
     # A microsecond apart, so that they stand in line in their order.
     apart = timedelta(microseconds=1)
     added = [_add(db, one, now + number * apart) for number, one in enumerate(together)]
-    if first.max_pending is not None and standing.pending + len(added) > first.max_pending:
-        # Not all of them wait: what was submitted a moment ago, this too, may start at once.
-        waiting = set(left_waiting())
-        before = waiting.difference(one.id for one in added)
-        if len(waiting) > first.max_pending:
-            more = len(waiting) - len(before) or len(added)
-            raise RequestError([_too_many_pending(len(before), more, first.max_pending)])
+    waiting.check(added, before, first.max_pending, left_waiting)
     return added
 
 
@@ -175,22 +162,14 @@ def touch(db: Connection, session_id: str) -> Session:
     return session
 
 
-class Standing(NamedTuple):
-    """How many live sessions an owner has: that wait, that a pass has left waiting, and on the
-    servers that are wanted."""
-
-    pending: int
-    left_waiting: int
-    on_servers: int
-
-
 def standing_of(db: Connection, together: Sequence[Submission]) -> Standing:
     """What the owner of submissions has before them."""
-    servers = [submission.server_name for submission in together]
-    return Standing(*db.execute(_STANDING, {"whose": together[0].owner, "servers": servers}).one())
+    return waiting.standing(
+        db, together[0].owner, [submission.server_name for submission in together]
+    )
 
 
-def taken(db: Connection, together: Sequence[Submission], standing: Standing) -> list[FieldError]:
+def taken(db: Connection, together: Sequence[Submission], before: Standing) -> list[FieldError]:
     """What stands in the way of submissions of one owner: a name, a server, too many that a pass
     left waiting, and a session to wait for that is not there any more."""
     errors = []
@@ -198,29 +177,15 @@ def taken(db: Connection, together: Sequence[Submission], standing: Standing) ->
     names = [submission.name for submission in together]
     for name in db.scalars(_NAMES, {"whose": first.owner, "names": names}):
         errors.append(name_in_use(name))
-    if standing.on_servers:
+    if before.on_servers:
         message = "This server already has a session. End it first."
         errors.append(FieldError("", "server_in_use", message, Kind.CONFLICT))
-    if first.max_pending is not None:
-        count = standing.left_waiting
-        if count >= max(first.max_pending, 1):
-            errors.append(_too_many_pending(count, len(together), first.max_pending))
+    errors += waiting.left_too_many(before, len(together), first.max_pending)
     for index, earlier in enumerate(first.request.depends_on):
         if not db.scalar(_EXISTS, {"of": earlier}):
             message = "This session is not there any more. Leave it out."
             errors.append(FieldError(f"depends_on.{index}", "unknown", message))
     return errors
-
-
-def _too_many_pending(count: int, more: int, most: int) -> FieldError:
-    sessions = "1 session waits" if count == 1 else f"{count} sessions wait"
-    these = "this one" if more == 1 else f"these {more}"
-    message = f"{sessions} already, and your limit is {most}. Start {these} when fewer wait."
-    if more > most > 0:
-        message = f"These are {more} sessions, and at most {most} of yours may wait. Start fewer."
-    if most == 0:
-        message = "There is no room for it now, and your sessions may not wait. Try again later."
-    return FieldError("", "too_many_pending", message, Kind.FORBIDDEN)
 
 
 def name_in_use(name: str) -> FieldError:

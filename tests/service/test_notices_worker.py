@@ -31,7 +31,7 @@ from jupyterhub_backendai.service.notify.webhook import SIGNATURE, TIMESTAMP, We
 from jupyterhub_backendai.service.workers import notices as notices_worker
 from jupyterhub_backendai.service.workers.notices import NoticesWorker
 from jupyterhub_backendai.site.clock import utcnow
-from jupyterhub_backendai.store import NoticeKey, NoticeState
+from jupyterhub_backendai.store import NoticeKey, NoticeState, Return
 
 from .images_made import rest
 from .receivers import Hook, Mailbox, certificate, mailbox, receiver, silence
@@ -606,7 +606,7 @@ async def test_owners_are_told_that_a_hibernated_session_is_dropped(
             await it.once()
         assert len(box.mails) == 2
         # Resumed, there is nothing to tell.
-        service.store.resume(session.id, "alice", utcnow())
+        service.store.resume(session.id, Return("alice", (), None), utcnow())
         late = timedelta(days=3, minutes=-1)
         await it.once()
         assert len(box.mails) == 2

@@ -12,18 +12,15 @@ from jupyterhub_backendai.store import Session
 
 from .images_made import rest
 from .running import Reply, Running, launch, until_open
-from .ways import make_running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-ADDRESS = "127.0.0.1:1"
 
 
 async def resting(service: Running, who: str = "alice") -> Session:
     """A session that is hibernated."""
     await until_open(service)
-    service.report_agent(cpu=100, gib=100)
     session = await launch(service, who, {})
-    await make_running(service, session, ADDRESS)
+    goes_on(service, service.store.get(session["id"]))
     return rest(service, service.store.get(session["id"]))
 
 
@@ -36,8 +33,15 @@ async def resumed(service: Running, who: str = "alice") -> Session:
     return found
 
 
-async def goes_on(service: Running, session: Session) -> None:
-    await make_running(service, {"id": session.id}, ADDRESS)
+def goes_on(service: Running, session: Session, to: Status = Status.RUNNING) -> Session:
+    """One that waits is on its way, up to this status."""
+    service.report_agent(cpu=1000, gib=1000)
+    site, store = service.service.parts.site, service.store
+    store.run_pass(site.policies, site.catalog, utcnow())
+    way = (Status.PREPARING, Status.CREATING, Status.RUNNING)
+    for status in way[: way.index(to) + 1]:
+        row: Session = store.move(session.id, status, phase=Phase.START, now=utcnow())
+    return row
 
 
 def codes(reply: Reply) -> list[str]:
@@ -55,7 +59,7 @@ async def test_a_page_that_says_it_rests_again_does_not_end_what_runs_by_now(
     page = (await service.call("GET", path, "alice")).json
     assert "It rests again, and nothing of it is lost." in page
     assert hidden in page
-    await goes_on(service, session)
+    goes_on(service, session)
     reply = await service.call("POST", path, "alice", data={"rests": "again"})
     assert reply.status == 409
     assert "It runs by now, so it does not rest again by that." in reply.json
@@ -74,7 +78,7 @@ async def test_a_call_that_says_so_does_not_either(service: Running) -> None:
     path = f"api/sessions/{session.id}"
     reply = await service.call("DELETE", f"{path}?rests=again&force=1", "alice")
     assert (reply.status, codes(reply)) == (400, ["rests"])
-    await goes_on(service, session)
+    goes_on(service, session)
     reply = await service.call("DELETE", f"{path}?rests=again", "alice")
     assert (reply.status, codes(reply)) == (409, ["runs_by_now"])
     assert service.store.is_kept(session.id)
@@ -84,7 +88,7 @@ async def test_a_call_that_says_so_does_not_either(service: Running) -> None:
 
 async def test_one_that_comes_to_run_in_that_very_moment_is_not_ended(service: Running) -> None:
     read = await resumed(service)
-    await goes_on(service, read)
+    goes_on(service, read)
     with pytest.raises(RequestError) as refused:
         await end(service.service.parts.site, service.service.hub, read, "alice", None, False)
     assert [error.code for error in refused.value.errors] == ["runs_by_now"]
@@ -96,18 +100,42 @@ async def test_one_that_comes_to_run_in_that_very_moment_is_not_ended(service: R
 async def test_cancelled_twice_it_rests_again(service: Running, by: str) -> None:
     session = await resumed(service)
     store, path = service.store, f"api/sessions/{session.id}"
-    read = session
     if by == "look":  # on its way, and given up by its start meanwhile
-        service.report_agent(cpu=100, gib=100)
-        site = service.service.parts.site
-        store.run_pass(site.policies, site.catalog, utcnow())
-        store.move(session.id, Status.PREPARING, phase=Phase.START, now=utcnow())
-        read = store.get(session.id)
+        read = goes_on(service, session, Status.CREATING)
         for status in (Status.TERMINATING, Status.TERMINATED):
             store.move(session.id, status, phase=Phase.TERMINATE, now=utcnow())
+        site = service.service.parts.site
         await end(site, service.service.hub, read, "alice", None, False)
     else:
         for _ in range(2):
             assert (await service.call("DELETE", f"{path}?rests=again", "alice")).status == 202
     assert store.get(session.id).status is Status.HIBERNATED
     assert store.is_kept(session.id)
+
+
+# ---- resumed -------------------------------------------------------------------------------------
+
+
+async def test_resumed_it_is_of_the_groups_that_the_hub_says(service: Running) -> None:
+    session = await resting(service)
+    assert session.owner_groups == ("lab",)
+    alice = service.hub.users["alice"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(alice, "groups", ["course", "b"])
+        # By whoever: it is the owner who counts.
+        reply = await service.call("POST", f"api/sessions/{session.id}/resume", "admin")
+        assert reply.status == 202
+    assert service.store.get(session.id).owner_groups == ("b", "course")
+
+
+async def test_no_more_wait_to_be_resumed_than_may(service: Running) -> None:
+    session = await resting(service, "bob")
+    site = service.service.parts.site
+    with pytest.MonkeyPatch.context() as patch:
+        few = {"bob": site.policies.default.model_copy(update={"max_pending": 0})}
+        patch.setattr(site, "policies", site.policies.model_copy(update={"users": few}))
+        service.store.set_schedulable("local", False, by="admin", now=utcnow())
+        reply = await service.call("POST", f"api/sessions/{session.id}/resume", "bob")
+    assert (reply.status, codes(reply)) == (403, ["too_many_pending"])
+    service.store.set_schedulable("local", True, by="admin", now=utcnow())
+    assert service.store.get(session.id).status is Status.HIBERNATED

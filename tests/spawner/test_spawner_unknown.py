@@ -32,7 +32,7 @@ from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
 from jupyterhub_backendai.spawner.ready import pause
 from jupyterhub_backendai.spawner.servers import hub_servers
-from jupyterhub_backendai.store import AgentReport, Made, Session, Unavailable, Wish
+from jupyterhub_backendai.store import AgentReport, Made, Return, Session, Unavailable, Wish
 
 
 class Slow(DockerSessionSpawner):
@@ -225,7 +225,7 @@ def rested(site: Site, session: Session) -> Session:
     made = Made("sha256:2", "sha256:1", 10, 5, agent="here", digest=None)
     store.finish_hibernation(commit.id, made, None, now)
     store.move(session.id, Status.TERMINATED, phase=Phase.TERMINATE, now=now)
-    return store.resume(session.id, "alice", utcnow())
+    return store.resume(session.id, Return("alice", (), None), utcnow())
 
 
 @pytest.mark.parametrize("known", ["polled", "by-its-state", "at-once"])

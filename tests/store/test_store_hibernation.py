@@ -12,6 +12,7 @@ from store_samples import (
     after,
     batch,
     run_pass,
+    slots,
     start,
     submit,
     violations,
@@ -20,12 +21,15 @@ from test_store_images import MADE, begin, codes, running
 
 from jupyterhub_backendai.model.errors import RequestError
 from jupyterhub_backendai.model.images import CommitStatus, reference_of
+from jupyterhub_backendai.model.policy import Policies, Policy
 from jupyterhub_backendai.model.status import IllegalTransition, Phase, Status
 from jupyterhub_backendai.store import (
+    AgentReport,
     Changed,
     ClockRecord,
     Commit,
     IdleRecord,
+    Return,
     Session,
     Store,
     Wish,
@@ -33,6 +37,7 @@ from jupyterhub_backendai.store import (
 
 S = Status
 DAY = 86400
+BACK = Return("ana", (), None)
 
 
 def begin_rest(store: Store, session: Session, most: int = 3, seconds: float = 0) -> Commit:
@@ -81,7 +86,7 @@ def test_it_holds_nothing_and_keeps_its_place_in_the_list(store: Store) -> None:
 def test_resumed_it_stands_behind_all_who_wait(store: Store) -> None:
     rests = resting(store)
     store.save_idle({rests.id: IdleRecord(5.0, 6.0)}, ClockRecord(1.5, 1.7e9, 1.5, "boot"))
-    waits = store.resume(rests.id, "ana", after(50))
+    waits = store.resume(rests.id, BACK, after(50))
     assert (waits.status, waits.agent) == (S.PENDING, None)
     (one,) = [p for p in store.snapshot(POLICIES, CATALOG, after(55)).pending if p.id == rests.id]
     assert (one.agent, one.submitted_at) == ("a", after(50).timestamp())
@@ -104,9 +109,47 @@ def test_resumed_it_stands_behind_all_who_wait(store: Store) -> None:
     assert violations(store) == []
 
 
+def test_resumed_it_is_of_the_groups_that_its_owner_is_in_by_then(store: Store) -> None:
+    policies = Policies(
+        default=Policy(max_sessions=2),
+        groups={"lab": Policy(max_sessions=20), "course": Policy(max_sessions=1)},
+    )
+
+    def most(seconds: float) -> int | None:
+        return store.snapshot(policies, CATALOG, after(seconds)).owner_limits["ana"].sessions
+
+    rests = resting(store)
+    assert rests.owner_groups == ("lab",)
+    submit(store, "newer", owner_groups=["course"], now=after(10))
+    assert most(11) == 1
+    back = store.resume(rests.id, Return("ana", ["z", "a"], None), after(50))
+    assert back == store.get(rests.id)
+    assert (back.owner_groups, back.submitted_at) == (("a", "z"), after(50))
+    assert most(51) == 2, "for all of hers: she is out of the lab, and of the course"
+
+
+@pytest.mark.parametrize(("most", "has_room"), [(0, True), (0, False), (1, True), (1, False)])
+def test_no_more_wait_to_be_resumed_than_may(store: Store, most: int, has_room: bool) -> None:
+    rests = resting(store)
+    if not has_room:
+        store.report_agents([AgentReport("a", "default", slots(1, 1))], now=after(4))
+        submit(store, "waits", now=after(5))
+        run_pass(store, 6)
+        submit(store, "waits-too", now=after(7))
+        run_pass(store, 8)
+    if has_room:
+        assert store.resume(rests.id, Return("ana", (), most), after(9)).status is S.PENDING
+        return
+    with pytest.raises(RequestError) as error:
+        store.resume(rests.id, Return("ana", (), most), after(9))
+    assert codes(error) == [("", "too_many_pending")]
+    assert store.get(rests.id).status is S.HIBERNATED
+    assert store.resume(rests.id, Return("ana", (), 2), after(9)).status is S.PENDING
+
+
 def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> None:
     rests = resting(store)
-    store.resume(rests.id, "ana", after(50))
+    store.resume(rests.id, BACK, after(50))
     run_pass(store, 60)
     start(store, rests.id, 61)
     # It does not count as one that rests, but for itself no more than for others.
@@ -116,7 +159,7 @@ def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> 
     assert store.is_kept(rests.id), "it does not run any more"
     again = over(store, ends, S.ERROR, 71)
     assert (again.status, again.agent, again.ended_at) == (S.HIBERNATED, "a", None)
-    assert store.resume(rests.id, "ana", after(90)).status is S.PENDING
+    assert store.resume(rests.id, BACK, after(90)).status is S.PENDING
     assert violations(store) == []
 
 
@@ -127,7 +170,7 @@ def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> 
 ])  # fmt: skip
 def test_a_resuming_that_comes_to_nothing_leads_back(store: Store, way: tuple[Status, ...]) -> None:
     rests = resting(store)
-    store.resume(rests.id, "ana", after(10))
+    store.resume(rests.id, BACK, after(10))
     for number, status in enumerate(way):
         if status is S.SCHEDULED:
             run_pass(store, 11)
@@ -137,7 +180,7 @@ def test_a_resuming_that_comes_to_nothing_leads_back(store: Store, way: tuple[St
     assert store.is_kept(rests.id)
     assert store.holdings() == []
     assert violations(store) == []
-    assert store.resume(rests.id, "ana", after(90)).status is S.PENDING
+    assert store.resume(rests.id, BACK, after(90)).status is S.PENDING
 
 
 def test_what_is_let_go_ends(store: Store) -> None:
@@ -150,7 +193,7 @@ def test_what_is_let_go_ends(store: Store) -> None:
     assert (gone.status, gone.reason) == (S.HIBERNATED, "ana ended it.")
     assert store.let_go(rests.id, "retention", "Its time was over.").reason == "ana ended it."
     with pytest.raises(RequestError) as error:
-        store.resume(rests.id, "ana", after(9))
+        store.resume(rests.id, BACK, after(9))
     assert codes(error) == [("", "not_hibernated")]
     assert over(store, rests).status is S.TERMINATED
     (left,) = store.hibernations_over()
@@ -161,7 +204,7 @@ def test_what_is_let_go_ends(store: Store) -> None:
 def test_one_is_due_when_its_time_is_over(store: Store) -> None:
     soon, never = resting(store, "soon", 1), resting(store, "never", None)
     back = resting(store, "back", 1)
-    store.resume(back.id, "ana", after(9))
+    store.resume(back.id, BACK, after(9))
     assert store.hibernations_due(after(2 + DAY - 1)) == []
     assert store.hibernations_due(after(2 + DAY)) == [soon.id], "not one that is on its way back"
     told = [(rest.session_id, name) for rest, name in store.hibernations_dropping("ana")]
@@ -174,7 +217,7 @@ def test_one_that_was_resumed_since_is_not_dropped(store: Store) -> None:
     rests, back = resting(store, "rests", 1), resting(store, "back", 1)
     due = after(2 + DAY)
     assert store.hibernations_due(due) == [rests.id, back.id]
-    store.resume(back.id, "ana", due)
+    store.resume(back.id, BACK, due)
     assert not store.drop_if_due(back.id, "retention", "Its time was over.", due)
     assert not store.drop_if_due(rests.id, "retention", "Its time was over.", after(1 + DAY))
     assert store.drop_if_due(rests.id, "retention", "Its time was over.", due)
@@ -188,14 +231,14 @@ def test_what_could_not_be_resumed_is_not_dropped_at_once(
 ) -> None:
     rests = resting(store, days=days)
     late = 2 + (days or 14) * DAY - 60
-    store.resume(rests.id, "ana", after(late))
+    store.resume(rests.id, BACK, after(late))
     store.move(rests.id, S.CANCELLED, phase=Phase.CANCEL, now=after(late + 3600))
     kept = store.hibernation(rests.id)
     assert kept is not None
     assert kept.drop_at == (None if more is None else after(late + 3600 + more))
     # Where there is more time than that it stays as it is.
     other = resting(store, "other", 14)
-    store.resume(other.id, "ana", after(10))
+    store.resume(other.id, BACK, after(10))
     store.move(other.id, S.CANCELLED, phase=Phase.CANCEL, now=after(11))
     assert store.hibernation(other.id).drop_at == after(2 + 14 * DAY)  # type: ignore[union-attr]
 
@@ -203,7 +246,7 @@ def test_what_could_not_be_resumed_is_not_dropped_at_once(
 def test_tries_are_counted_anew_when_it_is_resumed(store: Store) -> None:
     rests = resting(store)
     for life in range(3):
-        store.resume(rests.id, "ana", after(100 * life + 10))
+        store.resume(rests.id, BACK, after(100 * life + 10))
         for _ in range(3):
             run_pass(store, 100 * life + 11)
             start(store, rests.id, 100 * life + 12, S.PREPARING)
@@ -217,7 +260,7 @@ def test_tries_are_counted_anew_when_it_is_resumed(store: Store) -> None:
 
 def test_what_replaces_it_lets_the_earlier_image_go(store: Store) -> None:
     rests = resting(store)
-    store.resume(rests.id, "ana", after(10))
+    store.resume(rests.id, BACK, after(10))
     run_pass(store, 11)
     start(store, rests.id, 12)
     earlier = store.hibernations()

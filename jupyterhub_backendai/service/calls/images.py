@@ -58,7 +58,8 @@ class ResumeHandler(SessionHandler):
 
     async def post(self, id: str) -> None:
         session = await self.session(id)
-        await self.show(await resume(self.site, session, self.caller.name))
+        resumed = await resume(self.site, self.service.hub, session, self.caller.name)
+        await self.show(resumed)
 
 
 class ImagesHandler(Handler):

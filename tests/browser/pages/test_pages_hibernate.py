@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.site.clock import utcnow
-from jupyterhub_backendai.store import Session
+from jupyterhub_backendai.store import Return, Session
 
 from ...service.images_made import begin_rest, move, rest, with_engine
 from ...service.running import Running
@@ -81,7 +81,7 @@ async def test_what_is_to_rest_again_and_runs_by_now_is_asked_for_anew(
 ) -> None:
     store, site = service.store, service.service.parts.site
     rest(service, session)
-    store.resume(session.id, "alice", utcnow())
+    store.resume(session.id, Return("alice", (), None), utcnow())
     page = await visit(f"sessions/{session.id}")
     await page.get_by_role("link", name="Cancel", exact=True).click()
     await expect(page.get_by_text("It rests again, and nothing of it is lost.")).to_be_visible()
