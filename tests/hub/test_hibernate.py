@@ -153,12 +153,17 @@ def test_one_that_is_ended_while_it_rests(hub: Hub) -> None:
     session = running(hub, owner, name="rests")["id"]
     hub.run_inside(session, "sh", "-c", "echo mine > /home/work/mine")
     hibernate(hub, owner, session)
-    # The Hub's own start of that server is none of its business.
+    # The Hub's own start of that server is none of its business: it comes to nothing.
     server = hub.sessions("second")[-1]["server_name"]
     hub.until_over("second", server)
     reply = hub.launch("second", {}, server)
-    assert reply.status_code < 500 or reply.status_code == 503
+    assert reply.status_code == 503, reply.text
+    assert "Your session rests of this server is hibernated." in reply.json()["message"]
+    hub.until_over("second", server)
+    assert [row["id"] for row in hub.sessions("second")] == [session]
     assert owner.call("GET", f"api/sessions/{session}").json()["status"] == "HIBERNATED"
+    assert hub.containers() == []
+    assert len(hub.volumes()) == 1
     page = shown(hub, "second", server)
     assert "is hibernated</h1>" in page
     assert f"/services/backendai/sessions/{session}" in page
@@ -166,23 +171,31 @@ def test_one_that_is_ended_while_it_rests(hub: Hub) -> None:
     other = Api(hub, "other")
     for method, path in (("POST", "resume"), ("GET", "hibernation"), ("POST", "hibernation")):
         assert other.call(method, f"api/sessions/{session}/{path}").status_code == 404
-    # A resuming that is cancelled leads back to its rest.
-    reply = owner.call("POST", f"api/sessions/{session}/resume")
-    assert reply.status_code == 202
-    owner.call("DELETE", f"api/sessions/{session}")
-    rests = wait_for(
-        "it to rest again or run",
-        lambda: (
-            (row := owner.call("GET", f"api/sessions/{session}").json())["status"]
-            in {"HIBERNATED", "TERMINATED"}
-            and row
-        ),
-        120,
-    )
-    if rests["status"] == "HIBERNATED":
+    # A resuming that is cancelled leads back to its rest: while it waits, and as it starts.
+    admin = Api(hub, "admin")
+    for waits in (True, False):
+        drained = admin.call("PATCH", "api/agents/local", json={"schedulable": not waits})
+        assert drained.status_code == 200, drained.text
+        reply = owner.call("POST", f"api/sessions/{session}/resume")
+        assert reply.status_code == 202, reply.text
+        if waits:
+            ended = owner.call("DELETE", f"api/sessions/{session}")
+        else:
+            ended = owner.call("DELETE", f"api/sessions/{session}?rests=again")
+        if not waits and ended.status_code == 409:  # it was quicker, and is not ended by that
+            assert ended.json()["errors"][0]["code"] == "runs_by_now"
+            runs(hub, owner, session)
+            hibernate(hub, owner, session)
+            continue
+        assert ended.status_code == 202, ended.text
+        until(hub, owner, session, "HIBERNATED")
+        wait_for("nothing of it to be left", lambda: hub.containers() == [], 60)
         assert len(hub.volumes()) == 1
-        assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
-        until(hub, owner, session, "TERMINATED")
+    resume(hub, owner, session)
+    assert hub.run_inside(session, "cat", "/home/work/mine") == "mine\n"
+    hibernate(hub, owner, session)
+    assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
+    until(hub, owner, session, "TERMINATED")
     assert hub.volumes() == []
     wait_for("its image to go", lambda: kept_images(hub) == [], 90)
 
