@@ -10,7 +10,8 @@ import pytest
 import requests
 
 from .harness import ENVIRONMENTS, Hub, wait_for
-from .test_images import PACKAGE, Api
+from .installing import assert_installed, install
+from .test_images import Api
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(900)]
 SETTINGS = {
@@ -95,8 +96,7 @@ def test_what_was_there_is_there_again(hub: Hub) -> None:
     notebook = '{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
     hub.run_inside(session, "sh", "-c", f"echo '{notebook}' > /home/work/edited.ipynb")
     first = hub.container_of(session)
-    first.exec_run(["sh", "-c", PACKAGE], user="root")
-    first.exec_run(["sh", "-c", "echo kept > /opt/kept; chmod 644 /opt/kept"], user="root")
+    install(hub, session)
 
     rests = hibernate(hub, owner, session)
     assert rests["reason"] == "owner hibernated it."
@@ -121,9 +121,7 @@ def test_what_was_there_is_there_again(hub: Hub) -> None:
         assert after.get(field) == before.get(field), field
     assert hub.container_of(session).id != first.id
     assert hub.run_inside(session, "cat", "/home/work/edited.ipynb").strip() == notebook
-    assert hub.run_inside(session, "cat", "/opt/kept") == "kept\n"
-    script = "import installed_tool; print(installed_tool.VALUE)"
-    assert hub.run_inside(session, "python3", "-c", script) == "42\n"
+    assert_installed(hub, session)
     assert hub.run_inside(session, "sh", "-c", "echo $MY_SECRET") == "value-of-mine-7723\n"
 
     # Once more: what was kept the first time goes, and nothing is left at the end.
@@ -132,7 +130,7 @@ def test_what_was_there_is_there_again(hub: Hub) -> None:
     wait_for("the earlier image to go", lambda: reference not in kept_images(hub), 90)
     resume(hub, owner, session)
     assert hub.run_inside(session, "cat", "/home/work/second") == "second\n"
-    assert hub.run_inside(session, "cat", "/opt/kept") == "kept\n"
+    assert_installed(hub, session)
     assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
     until(hub, owner, session, "TERMINATED")
     assert hub.volumes() == []

@@ -19,6 +19,7 @@ import requests
 from jupyterhub_backendai.engine.commit_traces import REPOSITORY
 
 from .harness import ENVIRONMENTS, IMAGE, TOKEN, Hub, wait_for
+from .installing import assert_installed, install
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(1200)]
 MANUAL = {"manual_image": True}
@@ -86,11 +87,9 @@ def made(hub: Hub) -> Iterator[tuple[Api, dict[str, Any], list[str], str]]:
     hub.until_ready("owner")
     session = hub.sessions("owner")[-1]["id"]
     container = hub.container_of(session)
-    container.exec_run(["sh", "-c", "echo kept > /opt/kept; chmod 644 /opt/kept"], user="root")
+    install(hub, session)
     hub.run_inside(session, "sh", "-c", "echo lost > /home/work/lost")
     hub.run_inside(session, "sh", "-c", "echo lost > /home/work/data/of-the-folder")
-    container.exec_run(["sh", "-c", PACKAGE], user="root")
-    container.reload()
     image_env = set(docker.from_env().images.get(IMAGE).attrs["Config"]["Env"])
     lines = [line for line in container.attrs["Config"]["Env"] if line not in image_env]
     values = {line.partition("=")[2] for line in lines}
@@ -119,14 +118,6 @@ def made(hub: Hub) -> Iterator[tuple[Api, dict[str, Any], list[str], str]]:
                     client.remove_image(tag, force=True)
 
 
-# A package as pip lays it out, without a network.
-PACKAGE = """
-place=$(python3 -c 'import site; print(site.getsitepackages()[0])')
-mkdir -p "$place/installed_tool" && echo "VALUE = 42" > "$place/installed_tool/__init__.py"
-chmod -R a+rX "$place/installed_tool"
-"""
-
-
 def test_the_next_session_has_what_was_installed_and_nothing_of_home(
     hub: Hub, made: tuple[Api, dict[str, Any], list[str], str]
 ) -> None:
@@ -135,9 +126,7 @@ def test_the_next_session_has_what_was_installed_and_nothing_of_home(
     assert hub.launch("owner", options).status_code in {201, 202}
     hub.until_ready("owner")
     session = hub.sessions("owner")[-1]
-    assert hub.run_inside(session["id"], "cat", "/opt/kept") == "kept\n"
-    script = "import installed_tool; print(installed_tool.VALUE)"
-    assert hub.run_inside(session["id"], "python3", "-c", script) == "42\n"
+    assert_installed(hub, session["id"])
     home = hub.run_inside(session["id"], "ls", "-A", "/home/work")
     assert "lost" not in home
     assert "data" not in home
@@ -284,7 +273,7 @@ def test_the_owner_gets_in_by_its_name(
         assert hub.launch("owner", options).status_code in {201, 202}, options
         hub.until_ready("owner")
         session = hub.sessions("owner")[-1]
-        assert hub.run_inside(session["id"], "cat", "/opt/kept") == "kept\n"
+        assert_installed(hub, session["id"])
         hub.delete("owner")
         hub.until_over("owner")
 
