@@ -10,12 +10,15 @@ from urllib.parse import urlencode
 
 import pytest
 
+from jupyterhub_backendai.engine.base import EngineError
+from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.images import CommitStatus
-from jupyterhub_backendai.model.slots import Slots
+from jupyterhub_backendai.model.slots import MIB, Slots
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import AgentReport, Session
 
+from .image_shelf import shelf_of
 from .images_made import begin, make, move, with_engine
 from .running import PREFIX, Reply, Running, launch, running, until_open
 
@@ -63,6 +66,21 @@ async def test_a_name_is_checked_and_comes_back(service: Running) -> None:
     assert 'value="&lt;b&gt;&#34;x"' in reply.json
     assert 'aria-invalid="true"' in reply.json
     assert service.store.commit_of(session.id) is None
+
+
+@pytest.mark.parametrize("written", [MIB - 1, MIB])
+async def test_an_image_that_would_hold_nothing_is_told(service: Running, written: int) -> None:
+    session = await run(service)
+    shelf_of(service).looks = Look(written, None)
+    told = "Nothing to speak of was written outside the home and folders"
+    path = f"sessions/{session.id}/commit"
+    assert told not in (await service.call("GET", path, "alice")).json, "it is not known yet"
+    part = (await service.call("GET", f"{path}?part=contents", "alice")).json
+    assert ("About 1 MB, on top of" in part, told in part) == (written == MIB, written < MIB)
+    shelf_of(service).errors["look"] = [EngineError("It does not answer.")]
+    part = (await service.call("GET", f"{path}?part=contents", "alice")).json
+    assert told not in part
+    assert "as many bytes as those take" in part
 
 
 async def test_it_begins_is_told_and_is_cancelled(service: Running) -> None:

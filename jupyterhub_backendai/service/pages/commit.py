@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ...engine.base import EngineError
 from ...model.errors import FieldError, RequestError
 from ...model.images import IMAGE_NAME, CustomImage, ImageStatus, place_of, version_name
+from ...model.slots import MIB
 from ...store import Session
 from ...store.passes import MAIN_KERNEL
 from ..auth import START
@@ -18,7 +19,11 @@ from .images import images_url, room_of
 from .session import SessionPage
 from .words import said_to, session_to
 
-PARTS = {"size": "backendai/pages/commit_size.html"}
+PARTS = {  # which come late
+    "size": "backendai/pages/commit_size.html",
+    "contents": "backendai/pages/commit_contents.html",
+}
+LITTLE = MIB  # bytes; half of it is what each container is given of ours
 
 
 class CommitPage(SessionPage):
@@ -26,8 +31,11 @@ class CommitPage(SessionPage):
 
     async def get(self, id: str) -> None:
         session = await self._session(id)
-        if self.part == "size":
-            self.write_page("", PARTS, size=await self._written(session))
+        if self.part in PARTS:
+            size = await self._written(session)
+            little = size is not None and size < LITTLE
+            on = self.environment_of(session)
+            self.write_page("", PARTS, size=size, little=little, environment=on)
             return
         await self._show(session)
 
@@ -77,6 +85,7 @@ class CommitPage(SessionPage):
             told=told[""], rule=IMAGE_NAME.text, room=room, version_name=version_name,
             mine=session.owner == self.caller.name, theirs=replaceable(session, room.images),
             environment=self.environment_of(session), mounts=session.request.mounts,
+            size=None, little=False,
             images_url=images_url(self.hub_auth.base_url, self.caller.name, session.owner),
         )  # fmt: skip
 

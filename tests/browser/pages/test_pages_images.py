@@ -7,11 +7,13 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
+from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.images import CommitStatus
-from jupyterhub_backendai.model.slots import GIB
+from jupyterhub_backendai.model.slots import GIB, KIB
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import Made, Session
 
+from ...service.image_shelf import shelf_of
 from ...service.images_made import begin, make, move, with_engine
 from ...service.running import Running
 from ..chromium import Barriers
@@ -60,6 +62,18 @@ async def test_an_image_is_made_with_the_keyboard(
     await panel.get_by_role("button", name="Cancel").press("Enter")
     await expect(page.get_by_role("heading", name="cnn-tools was cancelled")).to_be_visible()
     assert service.store.commit_of(session.id).status is CommitStatus.CANCELLED
+
+
+async def test_one_that_would_hold_nothing_is_told_before_it_is_made(
+    visit: Open, service: Running, session: Session
+) -> None:
+    shelf_of(service).looks = Look(500 * KIB, None)
+    page = await visit(f"sessions/{session.id}/commit", policy=False)
+    there = page.get_by_role("region", name="In the image")
+    await expect(there).to_contain_text("would be much like PyTorch 2.9")
+    barriers = Barriers()
+    await barriers.look(page, "make an image of nothing")
+    assert not barriers.found, barriers
 
 
 async def test_progress_is_told_as_it_comes(
