@@ -18,8 +18,8 @@ _SHELL = re.compile(r"/[A-Za-z0-9._/+-]{1,200}")  # nothing that could be anothe
 def with_user(text: str, uid: int, gid: int, home: str, shell: str = "") -> str:
     """The file with a first line for this user, by which both its number and its name are found.
 
-    `shell`: of the user, who may have written anything there; else the image's own user of that
-    number has one, else root has. Nothing is changed for root, who is in every image.
+    `shell`: as the image's variables have it, where anything may be; else the image's own user of
+    that number has one, else root has. Nothing is changed for root, who is in every image.
     """
     if uid == 0:
         return text

@@ -124,7 +124,8 @@ class ContainerSpawner(SessionSpawner, DockerSpawner):
             self.object_id = container = obj[self.object_id_key]
         with self._step(steps, Step.COPY_FILES):
             passwd = await self.host.passwd(container, image)
-            shell = settings.environment.get("SHELL", image.env.get("SHELL", ""))
+            # Not the user's variable: it would be in the layer that an image is made of.
+            shell = image.env.get("SHELL", "")
             targets = [mount.target for mount in session.request.mounts]
 
             def pack() -> bytes:

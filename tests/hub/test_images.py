@@ -38,6 +38,7 @@ SETTINGS = {
         "default_policy": {"max_images": 3},
     },
 }
+VALUE, SHELL = "value-of-mine-5511", "/opt/local/a-shell-of-mine"
 TOLD = ("image_missing", "not_found")
 
 
@@ -83,7 +84,7 @@ def made(hub: Hub) -> Iterator[tuple[Api, dict[str, Any], list[str], str]]:
     """The owner, the image, all secret values that its container had, and that session's id."""
     owner = Api(hub, "owner")
     options = {
-        "env": {"MY_SECRET": "value-of-mine-5511"},
+        "env": {"MY_SECRET": VALUE, "SHELL": SHELL},
         "mounts": [{"folder": "data", "create": True}],
     }
     assert hub.launch("owner", options).status_code in {201, 202}
@@ -111,7 +112,7 @@ def made(hub: Hub) -> Iterator[tuple[Api, dict[str, Any], list[str], str]]:
     found = docker.from_env().images.get(image["reference"])
     for tag in ("1", f"customized_{'0' * 32}", "latest"):
         assert found.tag(other_name(hub), tag)
-    yield owner, image, [*secrets, "value-of-mine-5511", session], session
+    yield owner, image, [*secrets, VALUE, SHELL, session], session
     # Other tests remove theirs meanwhile: no look at each.
     client = docker.from_env().api
     for row in client.images():
