@@ -191,6 +191,60 @@ async def test_a_lifetime_goes_on_while_the_service_is_away(tmp_path: Path) -> N
         assert abs(await one.left() - 0.5 * HOUR) < 60
 
 
+LIMITS: dict[str, Any] = {"lifetime": {"lifetime": "3h"}, "network": {"network": "3h"}}
+WARNINGS = {"idle_warnings": ["1h", "10m"]}
+
+
+@pytest.mark.parametrize("check", LIMITS)
+@pytest.mark.parametrize("down", [4 * HOUR, 3 * HOUR - 180])
+async def test_an_end_that_came_while_the_service_was_away_leaves_the_notice(
+    tmp_path: Path, check: str, down: float
+) -> None:
+    async with idle(tmp_path, LIMITS[check], **WARNINGS) as one:
+        one.says(used=0)
+        await one.rounds(INTERVAL)
+        assert await one.left() > 2.9 * HOUR, "nobody is warned yet"
+        await one.restart(down)
+        one.says(used=down + INTERVAL)
+        await one.once()
+        assert one.is_running
+        assert 600 - 2 <= await one.left() <= 601
+        assert (await one.view())["warn"]
+        await one.restart(down=300)  # who was warned is not given more
+        one.says(used=down + INTERVAL + 300)
+        await one.once()
+        assert abs(await one.left() - 300) <= 2
+        await one.rounds(400)
+        assert one.session.reason_code == f"idle_{check}"
+
+
+async def test_while_the_machine_slept_nobody_was_warned(tmp_path: Path) -> None:
+    async with idle(tmp_path, LIMITS["lifetime"], **WARNINGS) as one:
+        one.time.passes(4 * HOUR)
+        await one.once()
+        assert one.is_running
+        assert 600 - 2 <= await one.left() <= 601
+
+
+async def test_who_was_warned_before_the_service_went_away_is_not_warned_anew(
+    tmp_path: Path,
+) -> None:
+    async with idle(tmp_path, {"network": "10m"}, **WARNINGS) as one:
+        one.says(used=0)
+        await one.rounds(400, each=60)
+        assert (await one.view())["warn"], "of ten minutes only half are left then"
+        left = await one.left()
+        await one.restart(down=150)
+        one.says(used=550)
+        await one.once()
+        assert abs(await one.left() - (left - 150)) <= 2
+        await one.restart(down=300)
+        one.says(used=850)
+        await one.once()
+        await one.rounds(2 * INTERVAL)
+        assert not one.is_running
+
+
 async def test_network_counts_from_its_last_use(tmp_path: Path) -> None:
     async with idle(tmp_path, {"network": "1h"}) as one:
         view = await one.view()

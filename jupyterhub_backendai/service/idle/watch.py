@@ -25,23 +25,30 @@ from .watched import Watched
 BATCH = 500  # changes read, and sessions judged, at once
 READ_BACK = 50  # sessions whose use is read back at once
 STALE = 3.0  # times between two answers after which a server's last one says nothing
+AWAY = 120.0  # seconds between two looks: after more, the machine slept or the database was away
 
 
 class Watch:
-    """The running sessions of a site. `interval`: seconds between two looks."""
+    """The running sessions of a site. `interval`: seconds between two looks. `noted`: when there
+    was one before this process began."""
 
-    def __init__(self, site: Site, clock: SteadyClock, interval: float) -> None:
+    def __init__(
+        self, site: Site, clock: SteadyClock, interval: float, noted: float | None = None
+    ) -> None:
         self.site, self.clock, self.interval = site, clock, interval
         self.sessions: dict[str, Watched] = {}
         self._records: dict[str, IdleRecord] = {}
         self._after: int | None = None
         self._followed: float | None = None
+        self._noted, self._looked = noted, clock.now()
         self._following = asyncio.Lock()
 
     @classmethod
     async def begin(cls, site: Site, interval: float, sources: Sources) -> Watch:
         """The watch, with the clock as it was noted last. Raises `Unavailable`."""
-        return cls(site, SteadyClock(await site.db(site.store.idle_clock), sources), interval)
+        noted = await site.db(site.store.idle_clock)
+        time = None if noted is None else noted.time
+        return cls(site, SteadyClock(noted, sources), interval, time)
 
     async def follow(self) -> None:
         """Reads which sessions run. Raises `Unavailable`."""
@@ -119,9 +126,14 @@ class Watch:
         """Judges all whose turn it is: in each round those of which there is news or that end soon,
         and at least once a minute."""
         now = self.clock.now()
+        was_away = now - self._looked > max(AWAY, 2 * self.interval)
+        since = self._looked if was_away else self._noted
+        self._noted, self._looked = None, now
         for number, watched in enumerate(list(self.sessions.values())):
-            if watched.checks and watched.judge_at <= now:
+            if watched.checks and (since is not None or watched.judge_at <= now):
                 self.judge(watched)
+                if since is not None:
+                    watched.warn_late(since, now, self.site.idle.notice)
             if number % BATCH == BATCH - 1:
                 await asyncio.sleep(0)
 

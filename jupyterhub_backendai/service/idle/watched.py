@@ -11,6 +11,7 @@ from ...scheduling.idle import (
     Check,
     Facts,
     Verdict,
+    ahead,
     earliest,
     is_due,
     judge,
@@ -96,11 +97,11 @@ class Watched:
             values = [shares[metric] for metric in window.metrics]
             window.add(ended - step.seconds, ended, values)
 
-    def judge(self, now: float, stale: float, ahead: float, notice: float) -> None:
+    def judge(self, now: float, stale: float, near: float, notice: float) -> None:
         """Has all checks say what they see."""
         # Not always the same: else all that were judged together once are so ever after.
         self.judge_at = now + random.uniform(self._rest / 2, self._rest)  # noqa: S311
-        self.verdicts = tuple(judge(one, self.facts, now, stale, ahead) for one in self.checks)
+        self.verdicts = tuple(judge(one, self.facts, now, stale, near) for one in self.checks)
         first = earliest(self.verdicts)
         if first is None or first.ends_at is None:
             self.ends_at = None
@@ -109,6 +110,16 @@ class Watched:
         self.ends_at = max(first.ends_at, min(told, now + notice))
         if self.ends_at - now <= 2 * self._rest:
             self.judge_at = now
+
+    def warn_late(self, since: float, now: float, notice: float) -> None:
+        """Has its end leave the notice once more, if the last warning fell into a time since
+        `since` in which nobody was warned."""
+        first = earliest(self.verdicts)
+        if first is None or self.ends_at is None:
+            return
+        lead = ahead(notice, first.check.reach)
+        if self.ends_at - lead > since:
+            self.ends_at = max(self.ends_at, now + lead)
 
     def room(self, now: float) -> float:
         """Seconds for which it can be kept longer than it lasts already, whatever a policy says: up
