@@ -5,18 +5,26 @@
 
 2,500, 5,000 and 10,000 sessions that run, each of a user of its own, in a SQLite file. All have
 three checks: a lifetime, a network check and a utilization check of two metrics. Seven of ten are
-in use; of the rest, which were left at some time, half compute and half do nothing. A round is what
+in use; of the rest, which were left at some time, some compute and some do nothing. A round is what
 the service does every 15 seconds, of which here none is waited for: it takes a sample of each
 session, reads what has changed, asks sessions' servers when they were used (all whose turn it is,
 however long that takes), judges, and notes what it knows. A process of its own stands in for all
-those servers; nothing else is a stand-in. The round of the culler goes over the same sessions,
-which another process lists as a Hub does, in pages of 50. Nothing is ended in either.
+those servers, and counts how often they are asked; nothing else is a stand-in. The round of the
+culler goes over the same sessions, which another process lists as a Hub does, in pages of 50.
+Nothing is ended in either.
 
 Both take turns. What counts is the CPU time, all threads, of the process that checks: not that of
 what stands in for servers and Hub. The culler is left out where it is not there.
 
-With --json the last line is {"ratio": ..., "round_cpu_seconds": ..., "slowest": ..., "culler":
-..., "sizes": {"2500": ..., ...}}: medians at 10,000 sessions, by size, and our slowest round.
+There are two cases: a network check of four hours, where a server is asked only when its session
+has not been used for long, and one of an hour (without the culler), where the first warning comes
+an hour ahead, so that every server is asked about each minute.
+
+With --json the last line is {"ratio": ..., "round_cpu_seconds": ..., "mean": ..., "slowest": ...,
+"asked": ..., "culler": ..., "sizes": {"2500": ..., ...}, "short": {"round_cpu_seconds": ...,
+"mean": ..., "slowest": ..., "asked": ..., "sizes": ...}}: of the first case, and of the second at
+`short`. `round_cpu_seconds` and `culler` are medians, and `ratio` is theirs; `asked` is how many
+servers were asked in a round, on average. All are at 10,000 sessions but for `sizes`, medians.
 """
 
 from __future__ import annotations
@@ -36,10 +44,12 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
@@ -56,6 +66,7 @@ from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.model.usage import Step
 from jupyterhub_backendai.service.hub import HubClient
 from jupyterhub_backendai.service.idle.clock import Sources
+from jupyterhub_backendai.service.images import ImageDoor
 from jupyterhub_backendai.service.workers.idle import IdleWorker
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import AgentReport, Store
@@ -65,12 +76,17 @@ INTERVAL = 15.0  # seconds between two rounds
 HOUR = 3600.0
 PAST, PAST_STEP = 2 * HOUR, 120.0  # seconds: what windows have seen before, and in what steps
 NOT_COUNTED = 8  # rounds at the start
+LONG, SHORT = 4 * HOUR, HOUR  # seconds: the network check of each case
 FORK = multiprocessing.get_context("fork")
-IDLE = {
-    "lifetime": "7d",
-    "network": {"timeout": "4h", "grace": "30m"},
-    "utilization": {"window": "2h", "grace": "30m", "thresholds": {"cpu": 5, "mem": 5}},
-}
+SPARE = 0.4 * HOUR  # seconds at least from the first round to the first end; rounds take less
+
+
+def _idle(timeout: float) -> dict[str, Any]:
+    return {
+        "lifetime": "7d",
+        "network": {"timeout": timeout, "grace": "30m"},
+        "utilization": {"window": "2h", "grace": "30m", "thresholds": {"cpu": 5, "mem": 5}},
+    }
 
 
 @dataclass(frozen=True)
@@ -79,26 +95,29 @@ class Life:
     last, before the first round. `cpu`, `mem`: percent."""
 
     used: float | None
-    left: float
+    left: float  # of one that is used: before the service's first round, that asks all servers
     cpu: float
     mem: float
     age: float
 
     @classmethod
-    def of(cls, number: int) -> Life:
-        """That of a session, the same in every run."""
-        random = Random(number)
+    def of(cls, number: int, timeout: float) -> Life:
+        """That of a session, the same in every run; nothing ends it before all are over."""
+        random, most = Random(number), timeout - SPARE
         age = random.uniform(5 * HOUR, 72 * HOUR)
         if number % 10 < 7:
             cpu, mem = random.uniform(10, 90), random.uniform(10, 60)
-            return cls(random.uniform(0, 600), 0.0, cpu, mem, age)
+            return cls(random.uniform(0, 600), random.uniform(0, most), cpu, mem, age)
         if number % 2:
-            return cls(None, random.uniform(0, 3.6 * HOUR), 95.0, 50.0, age)
-        return cls(None, random.uniform(0, 1.6 * HOUR), 1.0, 2.0, age)
+            return cls(None, random.uniform(0, most), 95.0, 50.0, age)
+        return cls(None, random.uniform(0, min(most, 1.6 * HOUR)), 1.0, 2.0, age)
 
     def unused(self, now: float) -> float:
         """For how many seconds nobody had used it, so long after the first round."""
-        return self.used if self.used is not None else max(5.0, self.left + now)
+        if self.used is None:
+            return max(5.0, self.left + now)
+        # So their turns to be asked are not all at one time, as they are not at a real site.
+        return self.left if now <= -PAST else self.used
 
     def step(self, session_id: str, now: float, at: datetime, seconds: float) -> Step:
         """What it uses of one core and a GiB in a step that ends then."""
@@ -136,15 +155,31 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores")
     os.environ["JUPYTERHUB_BASE_URL"] = "/"
-    found = {size: _measure(size, options.rounds, options.culler) for size in options.sizes}
-    if len(found) > 1:
-        print(f"growth: ours is like n ** {_growth({n: one[0] for n, one in found.items()}):.2f}")
-    ours, slowest, culler = found[max(found)]
+    long = _case(LONG, options.sizes, options.rounds, options.culler)
+    short = _case(SHORT, options.sizes, options.rounds, None)
     if options.json:
+        ours, culler = long["round_cpu_seconds"], long["culler"]
         ratio = None if culler is None else ours / culler
-        sizes = {str(size): one[0] for size, one in found.items()}
-        print(json.dumps({"ratio": ratio, "round_cpu_seconds": ours, "slowest": slowest,
-                          "culler": culler, "sizes": sizes}))  # fmt: skip
+        del short["culler"]
+        print(json.dumps({"ratio": ratio, **long, "short": short}))
+
+
+def _case(timeout: float, sizes: Sequence[int], rounds: int, culler: str | None) -> dict[str, Any]:
+    """The figures of the case with that network check."""
+    print(f"A network check of {timeout / HOUR:g} h:")
+    found = {size: _measure(size, timeout, rounds, culler) for size in sizes}
+    medians = {size: statistics.median(one.ours) for size, one in found.items()}
+    if len(found) > 1:
+        print(f"growth: ours is like n ** {_growth(medians):.2f}")
+    largest = found[max(found)]
+    return {
+        "round_cpu_seconds": medians[max(found)],
+        "mean": statistics.mean(largest.ours),
+        "slowest": max(largest.ours),
+        "asked": statistics.mean(largest.asked),
+        "culler": statistics.median(largest.culler) if largest.culler else None,
+        "sizes": {str(size): median for size, median in medians.items()},
+    }
 
 
 def _growth(seconds: dict[int, float]) -> float:
@@ -153,47 +188,60 @@ def _growth(seconds: dict[int, float]) -> float:
     return statistics.linear_regression(x, y).slope
 
 
-def _measure(size: int, rounds: int, culler: str) -> tuple[float, float, float | None]:
-    """CPU seconds of a round: our median, our slowest, the culler's median."""
-    now = FORK.Value("d", -PAST)
+@dataclass(frozen=True)
+class Rounds:
+    """CPU seconds of each round, ours and the culler's, and how many servers were asked in it."""
+
+    ours: list[float]
+    asked: list[int]
+    culler: list[float]
+
+
+def _measure(size: int, timeout: float, rounds: int, culler: str | None) -> Rounds:
+    """All rounds. `culler`: its folder, "" where it is among the packages; None without it."""
+    now, asked = FORK.Value("d", -PAST), FORK.Value("q", 0)
     time = Time(now, datetime.now(timezone.utc))
     # Forked before this process is large.
     with (
-        _beside(_sessions, size, now) as servers,
+        _beside(_sessions, size, timeout, now, asked) as servers,
         _beside(_hub, size, time.began) as hub,
         _beside(_culler, culler, hub.recv()) as other,
         tempfile.TemporaryDirectory(prefix="backendai-benchmark-") as folder,
     ):
-        found = asyncio.run(_rounds(size, rounds, time, servers.recv(), other, Path(folder)))
-    ours, theirs = found
-    middle, slowest = statistics.median(ours), max(ours)
-    print(f"{size:6} sessions: {middle:.3f} s (fastest {min(ours):.3f}, slowest {slowest:.3f})")
-    if not theirs:
-        return middle, slowest, None
-    median = statistics.median(theirs)
-    print(f"       culler: {median:.3f} s ({min(theirs):.3f} to {max(theirs):.3f}): "
-          f"ratio {middle / median:.3f}")  # fmt: skip
-    return middle, slowest, median
+        port = servers.recv()
+        found = asyncio.run(_rounds(size, timeout, rounds, time, port, asked, other, Path(folder)))
+    ours, theirs = found.ours, found.culler
+    middle, mean = statistics.median(ours), statistics.mean(ours)
+    print(f"{size:6} sessions: median {middle:.3f} s, mean {mean:.3f} s (fastest {min(ours):.3f}, "
+          f"slowest {max(ours):.3f}); {statistics.mean(found.asked):.1f} servers asked in a round"
+    )  # fmt: skip
+    if theirs:
+        median = statistics.median(theirs)
+        print(f"       culler: {median:.3f} s ({min(theirs):.3f} to {max(theirs):.3f}): "
+              f"ratio {middle / median:.3f}")  # fmt: skip
+    return found
 
 
 async def _rounds(
-    size: int, rounds: int, now: Time, port: int, culler: Connection, folder: Path
-) -> tuple[list[float], list[float]]:
-    settings = {"database_url": f"sqlite:///{folder}/b.sqlite", "idle": IDLE,
+    size: int, timeout: float, rounds: int, now: Time, port: int, asked: Any, culler: Connection,
+    folder: Path,
+) -> Rounds:  # fmt: skip
+    settings = {"database_url": f"sqlite:///{folder}/b.sqlite", "idle": _idle(timeout),
                 "log_directory": str(folder / "logs")}  # fmt: skip
     site = Site.of(Config({"BackendAI": settings}), {})
-    lives = {id: Life.of(number) for number, id in enumerate(_fill(site.store, size, now, port))}
+    ids = _fill(site.store, size, now, port)
+    lives = {id: Life.of(number, timeout) for number, id in enumerate(ids)}
+    found = Rounds([], [], [])
     async with HubClient("http://127.0.0.1:9/hub/api", "nobody-asks") as hub:
-        worker = IdleWorker(site, hub, INTERVAL, now.sources)
+        worker = IdleWorker(site, hub, INTERVAL, ImageDoor(), now.sources)
         worker.patience = HOUR  # so that all that is asked in a round is counted in it
         began = time.process_time()
         await worker.once()
         print(f"{size:6} sessions: first round {time.process_time() - began:.1f} s")
         while now.now.value < 0:
             worker.add(_samples(lives, now, PAST_STEP))
-        ours, theirs = [], []
         for number in range(rounds + NOT_COUNTED):
-            steps = _samples(lives, now, INTERVAL)
+            steps, before = _samples(lives, now, INTERVAL), asked.value
             began = time.process_time()
             worker.add(steps)
             await worker.once()
@@ -203,14 +251,24 @@ async def _rounds(
                 await asyncio.sleep(0.01)
             other = culler.recv()
             if number >= NOT_COUNTED:
-                ours.append(cost)
-                theirs += [other] if other is not None else []
-        assert worker.watch is not None
-        assert len(worker.watch.sessions) == size, "none was ended"
-        assert not any(one.verdicts[1].ends_at is None for one in worker.watch.sessions.values())
+                found.ours.append(cost)
+                found.asked.append(asked.value - before)
+                found.culler.extend([other] if other is not None else [])
+        _check(worker, size, timeout, found)
         await worker.asker.close()
     site.store.close()
-    return ours, theirs
+    return found
+
+
+def _check(worker: IdleWorker, size: int, timeout: float, found: Rounds) -> None:
+    """That this was what it says that it measures."""
+    assert worker.watch is not None
+    assert len(worker.watch.sessions) == size, "none was ended"
+    assert not any(one.verdicts[1].ends_at is None for one in worker.watch.sessions.values())
+    asked, minutes = sum(found.asked), len(found.asked) * INTERVAL / 60
+    assert asked, "no server was asked in all rounds: time stands still"
+    if timeout == SHORT and minutes >= 2:
+        assert asked > size * (minutes - 1) / 2, "every server is asked about each minute"
 
 
 def _samples(lives: dict[str, Life], now: Time, seconds: float) -> list[Step]:
@@ -231,7 +289,7 @@ def _fill(store: Store, size: int, now: Time, port: int) -> Iterator[str]:
     )  # fmt: skip
     ids = []
     for number in range(size):
-        at = now.began - timedelta(seconds=Life.of(number).age)
+        at = now.began - timedelta(seconds=Life.of(number, LONG).age)
         [made] = store.submit_many(
             request, owner=f"user-{number:05}", owner_groups=[], names={"": "work"}, driver=None,
             max_pending=None, now=at,
@@ -239,7 +297,7 @@ def _fill(store: Store, size: int, now: Time, port: int) -> Iterator[str]:
         ids.append(made.id)
     store.run_pass(Policies(), Catalog(), now.began)
     for number, id in enumerate(ids):
-        at = now.began - timedelta(seconds=Life.of(number).age)
+        at = now.began - timedelta(seconds=Life.of(number, LONG).age)
         for status in (Status.PREPARING, Status.CREATING, Status.RUNNING):
             store.move(id, status, phase=Phase.START, now=at)
         store.set_kernel(id, address=f"127.0.0.1:{port}", apps_key="hush-hush")
@@ -281,11 +339,12 @@ def _serve(there: Connection, answer: Callable[[web.Request], web.Response]) -> 
     asyncio.run(run())
 
 
-def _sessions(there: Connection, size: int, now: Any) -> None:
-    """The servers of all sessions: they say when they were used."""
-    lives = [Life.of(number) for number in range(size)]
+def _sessions(there: Connection, size: int, timeout: float, now: Any, asked: Any) -> None:
+    """The servers of all sessions: they say when they were used, and count that in `asked`."""
+    lives = [Life.of(number, timeout) for number in range(size)]
 
     def answer(request: web.Request) -> web.Response:
+        asked.value += 1  # nobody else writes it
         used = lives[int(request.path.split("/")[2].removeprefix("user-"))].unused(now.value)
         return web.json_response({"used": used, "asked": min(used, 5.0), "uptime": 1e6})
 
@@ -316,7 +375,7 @@ def _hub(there: Connection, size: int, began: datetime) -> None:
 
 
 def _user(number: int, began: datetime) -> dict[str, Any]:
-    life, name = Life.of(number), f"user-{number:05}"
+    life, name = Life.of(number, LONG), f"user-{number:05}"
     used = _moment(began - timedelta(seconds=life.unused(0.0)))
     server = {
         "name": "", "display_name": "", "full_name": f"{name}/", "last_activity": used,
@@ -334,16 +393,18 @@ def _moment(at: datetime) -> str:
     return at.isoformat().replace("+00:00", "Z")
 
 
-def _culler(there: Connection, folder: str, port: int) -> None:
-    """Rounds of the culler, when asked; each answer is the CPU seconds of one, None without it."""
+def _cull_idle(folder: str) -> Any:
+    """The culler's function, from that folder; "" is where all packages are, if it is there."""
     if folder:
         sys.path.append(folder)
-    try:
-        from jupyterhub_idle_culler import cull_idle
-    except ImportError:
-        if folder:
-            raise
-        cull_idle = None
+    elif find_spec("jupyterhub_idle_culler") is None:
+        return None
+    return import_module("jupyterhub_idle_culler").cull_idle
+
+
+def _culler(there: Connection, folder: str | None, port: int) -> None:
+    """Rounds of the culler, when asked; each answer is the CPU seconds of one, None without it."""
+    cull_idle = None if folder is None else _cull_idle(folder)
     log = logging.getLogger("culler")
     log.setLevel(logging.WARNING)
     loop = asyncio.new_event_loop()

@@ -91,7 +91,8 @@ def methods(trace: Trace) -> dict[str, Callable[[], Cost]]:
 def run(trace: Trace, cost: Cost, seed: int, took: list[float]) -> list[float]:
     """What is not handed out at each of `ARRIVED`, in percent; seconds of each decision go to
     `took`."""
-    packing, come, found = Packing(trace.nodes, cost), 0, []
+    packing, come = Packing(trace.nodes, cost), 0
+    found: list[float] = []
     for wish in trace.arrivals(seed):
         began = time.perf_counter()
         place = packing.find(wish)

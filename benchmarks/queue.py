@@ -40,7 +40,7 @@ from jupyterhub_backendai.model.slots import GIB, Limits, Slots
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.scheduling.queue import schedule
 from jupyterhub_backendai.scheduling.snapshot import Agent, GroupRule, Holding, Pending, Snapshot
-from jupyterhub_backendai.store import AgentReport, Filter, Store
+from jupyterhub_backendai.store import AgentReport, Filter, Order, Store
 
 SIZES = (1_000, 3_000, 10_000, 30_000)
 AGENTS, GPUS = 1_000, 8
@@ -232,7 +232,8 @@ def _pages(store: Store, when: str) -> None:
             (Filter(), Filter(owner=f"user-{random.randrange(20)}"), Filter(name="session-12"),
              Filter(statuses={Status.PENDING}))
         )  # fmt: skip
-        order = random.choice(("submitted_at", "name", "status", "owner", "priority"))
+        orders: tuple[Order, ...] = ("submitted_at", "name", "status", "owner", "priority")
+        order = random.choice(orders)
         offset = random.randrange(100) * 20
         page = partial(store.list_sessions, wanted, order=order, limit=20, offset=offset)
         times.append(_timed(page))
