@@ -84,6 +84,7 @@ async def test_it_is_told_when_its_end_is_near_and_no_sooner(tmp_path: Path) -> 
         ending = said["ending"]
         assert abs(ending["left"] - 0.8 * HOUR) < 60
         assert ending["warning"] == 1
+        assert (ending["fate"], ending["stays"]) == ("ended", "")
         assert ending["why"] == "Its lifetime of 2 hours is over then."
         assert ending["keep"] == "", "a lifetime is not put off"
         assert said["answer"] is None
@@ -95,6 +96,14 @@ async def test_it_is_told_when_its_end_is_near_and_no_sooner(tmp_path: Path) -> 
         assert len(await one.once(1)) == 1
         (said,) = await one.once(0.7 * HOUR)
         assert said["ending"]["warning"] == 2
+
+
+async def test_it_is_told_that_it_will_be_hibernated_and_what_is_kept(tmp_path: Path) -> None:
+    async with told(tmp_path, {"network": "30m", "then": "hibernate"}, **KEEP) as one:
+        one.idle.says(used=1000)
+        (said,) = await one.once(1000)
+        ending = said["ending"]
+        assert (ending["fate"], ending["stays"]) == ("hibernated", "its home is kept")
 
 
 async def test_who_is_not_to_be_warned_is_told_nothing(tmp_path: Path) -> None:

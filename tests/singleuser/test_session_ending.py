@@ -21,7 +21,10 @@ from .stand_in_hub import Hub
 from .test_session_hub import KINDS
 from .test_session_watching import Moments, judged, moments, moved
 
-SOON = {"left": 3540.0, "warning": 1, "why": "Nobody has used it.", "keep": "2 hours"}
+SOON = {
+    "left": 3540.0, "warning": 1, "fate": "ended", "stays": "", "why": "Nobody has used it.",
+    "keep": "2 hours",
+}  # fmt: skip
 NOTHING = {"ending": None, "again": 30}
 
 
@@ -68,6 +71,10 @@ def test_a_page_is_told_what_the_service_told(server: Server) -> None:
     told = asked(server)["ending"]
     assert told["message"] == "This session ends in less than a minute. Nobody has used it."
     assert (told["warning"], told["keep"]) == (2, "")
+    tell(server, {**SOON, "left": 20, "fate": "hibernated", "stays": "its home is kept"})
+    assert asked(server)["ending"]["message"] == (
+        "This session is hibernated in less than a minute; its home is kept. Nobody has used it."
+    )
     tell(server, None)
     assert asked(server) == NOTHING
 
@@ -98,8 +105,9 @@ WRONG: dict[str, Any] = {
     "lacks": b"{}",
     "deep": b"[" * 100_000,
     "left": json.dumps({"ending": {**SOON, "left": "x"}, "answer": None}).encode(),
-    "nan": b'{"ending": {"left": NaN, "warning": 1, "why": "", "keep": ""}, "answer": null}',
-    "endless": b'{"ending": {"left": 1e999, "warning": 1, "why": "", "keep": ""}, "answer": null}',
+    "nan": json.dumps({"ending": {**SOON, "left": float("nan")}, "answer": None}).encode(),
+    "endless": json.dumps({"ending": SOON, "answer": None}).replace("3540.0", "1e999").encode(),
+    "fate": json.dumps({"ending": {**SOON, "fate": None}, "answer": None}).encode(),
     "why": json.dumps({"ending": {**SOON, "why": 5}, "answer": None}).encode(),
     "long": json.dumps({"ending": {**SOON, "why": "x" * 2000}, "answer": None}).encode(),
     "answer": json.dumps({"ending": SOON, "answer": {"to": 1}}).encode(),

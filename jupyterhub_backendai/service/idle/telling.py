@@ -29,7 +29,7 @@ from .keeping import keep
 from .views import keeps_for, warnings_due
 from .watch import Watch
 from .watched import Watched
-from .words import reason_ahead
+from .words import fate, kept_in_short, reason_ahead
 
 EVERY = 30.0  # seconds after which a server is told again
 SOON = 5.0  # seconds, where somebody looks
@@ -148,7 +148,8 @@ class Teller:
             return None
         warning, most = warnings_due(self.site, one, now), keeps_for(self.site, one, now)
         return {
-            "left": ends_at - now, "warning": warning, "why": reason_ahead(first),
+            "left": ends_at - now, "warning": warning, "fate": fate(first.check),
+            "stays": kept_in_short(first.check), "why": reason_ahead(first),
             "keep": limit_words(most) if most else "",
         } if warning else None  # fmt: skip
 

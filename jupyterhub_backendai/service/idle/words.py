@@ -22,6 +22,11 @@ def what_stays(check: Check) -> str:
     return "What you saved in a folder stays."
 
 
+def kept_in_short(check: Check) -> str:
+    """What is kept of a session that is not just ended, where there is room for few words."""
+    return "its home is kept" if check.rests else ""
+
+
 def explained(check: Check) -> str:
     """What a check does, and on whose behalf."""
     limit, ends = limit_words(check.limit), "hibernates" if check.rests else "ends"

@@ -2,14 +2,17 @@
 
 The service alone knows; it tells with the session's key, and only while the end is near:
 
-    PUT E/ending/told    {"ending": {"left": 540.5, "warning": 1, "why": "…", "keep": "2 hours"},
+    PUT E/ending/told    {"ending": {"left": 540.5, "warning": 1, "fate": "hibernated",
+                                     "stays": "its home is kept", "why": "…", "keep": "2 hours"},
                           "answer": null}
                          -> {"here": true, "keep": "d41d…"}
     PUT E/ending/told    {"ending": null, "answer": {"to": "d41d…", "kept": true, "message": "…"}}
 
-`left` is in seconds. `warning` counts the warnings that there were, and `keep` says for how long it
-may be kept ("": it may not). In the answer, `here` says whether a page asked lately, and `keep`
-names what somebody asks who wants to keep the session: the service decides, and answers it.
+`left` is in seconds. `warning` counts the warnings that there were, `fate` is what the session will
+be ("ended" is the usual), `stays` what is kept of it then ("": nothing of its own), and `keep` says
+for how long it may be kept ("": it may not). In the answer, `here` says whether a page asked
+lately, and `keep` names what somebody asks who wants to keep the session: the service decides, and
+answers it.
 
     GET  E/ending    {"ending": null, "again": 30}
     POST E/ending    keeps it: {"kept": true, "message": "It is kept for 2 hours."}
@@ -46,6 +49,8 @@ class Ending(NamedTuple):
     at: float
     heard: float
     warning: int
+    fate: str
+    stays: str
     why: str
     keep: str
 
@@ -83,8 +88,8 @@ class Endings:
             left, warning = float(ending["left"]), int(ending["warning"])
             if not abs(left) < 1e9:
                 raise ValueError(left)
-            why, keep = _text(ending["why"]), _text(ending["keep"])
-            return Ending(now + left, now, warning, why, keep), answer
+            texts = [_text(ending[name]) for name in ("fate", "stays", "why", "keep")]
+            return Ending(now + left, now, warning, *texts), answer
         except (KeyError, TypeError, ValueError, OverflowError):
             raise Failure(400, "ending", "This says nothing of this session's end.") from None
 
@@ -96,7 +101,10 @@ class Endings:
         told = self._told
         if told is None or now - told.heard > STALE:
             return {"ending": None, "again": CALM}
-        message = f"This session ends {until(told.at - now)}. {told.why}"
+        ends = "ends" if told.fate == "ended" else f"is {told.fate}"
+        stays = f"; {told.stays}" if told.stays else ""
+        # The reason comes last: JupyterLab shows 140 letters.
+        message = f"This session {ends} {until(told.at - now)}{stays}. {told.why}"
         keep = f"Keep it for {told.keep}" if told.keep else ""
         return {
             "ending": {"message": message, "warning": told.warning, "keep": keep},
