@@ -88,8 +88,8 @@ class Endings:
             left, warning = float(ending["left"]), int(ending["warning"])
             if not abs(left) < 1e9:
                 raise ValueError(left)
-            texts = [_text(ending[name]) for name in ("fate", "stays", "why", "keep")]
-            return Ending(now + left, now, warning, *texts), answer
+            said_of_it = (_text(ending[name]) for name in ("fate", "stays", "why", "keep"))
+            return Ending(now + left, now, warning, *said_of_it), answer
         except (KeyError, TypeError, ValueError, OverflowError):
             raise Failure(400, "ending", "This says nothing of this session's end.") from None
 
