@@ -110,7 +110,8 @@ class Engine(ABC):
     @abstractmethod
     def may_be_on(self, session_agent: str, agent: str) -> bool:
         """Whether what belongs to a session placed on one agent may be found on the other: they
-        are the same machine under two names, or the first is not known any more."""
+        are the same machine under two names, or may be, as one of them has not answered yet or the
+        first is not configured any more."""
 
     @abstractmethod
     async def orphans(self, agent: str) -> Sequence[str]:

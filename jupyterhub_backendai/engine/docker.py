@@ -341,7 +341,7 @@ class DockerEngine(Engine):
         if session_agent == agent or session_agent not in self.hosts:
             return True
         theirs, ours = self.hosts[session_agent].daemon_id, self.hosts[agent].daemon_id
-        return not theirs or theirs == ours
+        return not theirs or not ours or theirs == ours
 
     async def orphans(self, agent: str) -> Sequence[str]:
         found = await self._call(agent, self.host(agent).belongings.sessions)

@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 
 from jupyterhub_backendai.engine.base import AgentUnreachable, ContainerGone, EngineError
+from jupyterhub_backendai.engine.docker import AgentConfig, DockerHost
 from jupyterhub_backendai.engine.images import (
     LABEL_IMAGE_BASE,
     LABEL_IMAGE_HUB,
@@ -424,7 +425,21 @@ async def test_a_database_that_is_away_loses_nothing(
     assert len(work.shelf.images) == 1
 
 
-async def test_one_made_anew_on_another_agent_leaves_the_first(work: Work) -> None:
+def another(work: Work, daemon: str, first: str = "one") -> None:
+    """Another agent, which is that daemon; the first one is `first`."""
+    site = work.site
+    site.engine.hosts["other"] = DockerHost(
+        AgentConfig("other", client={"base_url": "unix:///nobody/answers.sock"}),
+        site.hub_id,
+        site.run_id,
+    )
+    site.engine.hosts["other"].daemon_id = daemon
+    site.engine.hosts["local"].daemon_id = first
+
+
+@pytest.mark.parametrize("swept", [False, True])
+async def test_one_made_anew_on_another_agent_leaves_the_first(work: Work, swept: bool) -> None:
+    another(work, "two")
     commit = await work.asked()
     await work.all()
     [image] = work.service.store.images_of("alice")
@@ -432,9 +447,32 @@ async def test_one_made_anew_on_another_agent_leaves_the_first(work: Work) -> No
     work.shelf.images["other", image.reference] = old
     with work.service.store._db.write() as db:
         db.execute(IMAGES.update().values(agent="other"))
+    if swept:
+        work.shelf.errors["remove"] = [AgentUnreachable("silent")]
     await work.asked()
     await work.all()
+    assert (("other", image.reference) in work.shelf.images) is swept
+    await work.worker._sweep()
     assert set(work.shelf.images) == {("local", image.reference)}
+    assert work.now(commit).status is DONE
+
+
+@pytest.mark.parametrize("daemons", [("one", "one"), ("", "one"), ("two", "")])
+async def test_one_made_anew_on_what_may_be_the_same_machine_stays(
+    work: Work, daemons: tuple[str, str]
+) -> None:
+    another(work, *daemons)
+    commit = await work.asked()
+    await work.all()
+    with work.service.store._db.write() as db:
+        db.execute(IMAGES.update().values(agent="other"))
+    await work.asked()
+    await work.all()
+    assert work.shelf.names("remove") == []
+    [image] = work.service.store.images_of("alice")
+    work.shelf.images["other", image.reference] = work.shelf.images["local", image.reference]
+    await work.worker._sweep()
+    assert work.shelf.names("remove") == []
     assert work.now(commit).status is DONE
 
 

@@ -246,9 +246,10 @@ class Making:
         facts = _facts(made, commit.agent, digest)
         await self.site.db(self.site.store.finish_commit, commit.id, facts, utcnow())
         self.site.log.info("The image %s of %s is made", commit.reference, commit.owner)
-        if replaced is not None and replaced.agent not in (None, commit.agent):
+        earlier = None if replaced is None else replaced.agent
+        if earlier is not None and not self.site.engine.may_be_on(earlier, commit.agent):
             # The one before it, which nobody can start any more; a sweep finds it, too.
-            await self._remove_quietly(str(replaced.agent))
+            await self._remove_quietly(earlier)
 
     # ---- giving up ----------------------------------------------------------------------------
 

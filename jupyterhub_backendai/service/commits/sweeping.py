@@ -18,6 +18,7 @@ KEPT = timedelta(days=30)  # that it is known how the making of an image ended
 async def sweep(site: Site, images: Images, busy: Collection[str]) -> None:
     """Cleans what is left of work that is over, and forgets what was over long ago. `busy`: ids of
     the work that this process is at. Raises `Unavailable`."""
+    await site.engine.agents()  # by which it is known which of them are one machine
     for agent in list(site.engine.hosts):
         try:
             await _clean(site, images, agent, busy)
@@ -45,7 +46,8 @@ async def _remove(site: Site, images: Images, agent: str, busy: Collection[str])
     known = {
         image.id: (image.reference, image.agent) for image in await site.db(site.store.all_images)
     }
-    known |= {r.id: (r.reference, r.agent) for r in await site.db(site.store.hibernations)}
+    # A reference of these is never made anew: wherever that lies, it is what is kept.
+    known |= {r.id: (r.reference, None) for r in await site.db(site.store.hibernations)}
     for reference, labels in listed.items():
         if labels.get(LABEL_IMAGE_ORDER) not in over:
             continue
@@ -75,11 +77,12 @@ async def _is_nobodys(
     labels: Mapping[str, str],
     known: Mapping[str, tuple[str, str | None]],
 ) -> bool:
-    """`known`: reference and agent of what there is to be, by its id."""
+    """`known`: reference and agent of what there is to be, by its id; None: any agent may have
+    it."""
     found, place = known.get(labels.get(LABEL_IMAGE_ID, ""), ("", None))
     if found == reference:
         # Made anew elsewhere since; of what is in a registry any agent may have a copy.
-        return place not in (None, agent)
+        return place is not None and not site.engine.may_be_on(place, agent)
     try:
         commit = await site.db(site.store.commit, labels[LABEL_IMAGE_ORDER])
     except NotFound:
