@@ -16,7 +16,7 @@ import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 from traitlets.log import get_logger
 
-from .docker_commits import needs_layers
+from .docker_commits import needs_layers, refused
 from .images import Room
 
 CONTAINERD = "/var/lib/containerd"  # where it keeps images that Docker does not keep itself
@@ -65,6 +65,8 @@ def _told(
             continue  # it is not there, and is not downloaded for this
         except APIError as error:
             said = str(error.explanation or error)
+            if (no := refused(said)) is not None and no.code == "no_room":
+                raise no from error
         if found := _DF.search(said):
             return int(found[2]) * 1024, int(found[1]) * 1024
         get_logger().debug("The room on a disk is not told by %s: %s", image, said[:300])

@@ -19,6 +19,7 @@ from tiny import BEAT, build_tiny
 
 from jupyterhub_backendai.engine import docker_commits
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
+from jupyterhub_backendai.engine.docker import DockerHost
 from jupyterhub_backendai.engine.docker_commits import Commit
 from jupyterhub_backendai.engine.images import LABEL_IMAGE_ORDER, CommitRefused, MadeImage
 from tests.hub.second_engine import SecondEngine, missing
@@ -232,5 +233,23 @@ async def test_a_disk_that_is_full_is_told_and_the_session_goes_on(
         write(made, b"first file")
         await made.images.make(AGENT, order)
         assert read(made, order.reference) == b"first file"
+    finally:
+        await made.end()
+
+
+async def test_a_disk_that_has_no_room_for_the_question_has_none_for_an_image(
+    small: SecondEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of an agent on another machine, of whose disk nothing is seen."""
+    monkeypatch.setattr(DockerHost, "local", False)
+    made = Committed(BASE, {"base_url": small.socket})
+    try:
+        await asyncio.to_thread(made.start, "/wait")
+        assert await made.images.room(AGENT, [BASE]) is None, "it has no df"
+        with pytest.raises(OSError, match="No space left"):
+            write(made, os.urandom(60 * 1024**2))
+        with pytest.raises(CommitRefused) as told:
+            await made.images.room(AGENT, [BASE])
+        assert told.value.code == "no_room"
     finally:
         await made.end()
