@@ -15,7 +15,16 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from .images import LABEL_IMAGE_BASE_ID, LABEL_IMAGE_ORDER, LABEL_IMAGE_PREFIX, CommitOrder
+from docker.utils import parse_repository_tag
+
+from .images import (
+    LABEL_IMAGE_BASE,
+    LABEL_IMAGE_BASE_DIGEST,
+    LABEL_IMAGE_BASE_ID,
+    LABEL_IMAGE_ORDER,
+    LABEL_IMAGE_PREFIX,
+    CommitOrder,
+)
 from .settings import DEFAULT_COMMAND
 
 OURS = "backendai."  # in front of labels that are not taken over from the image below
@@ -40,9 +49,24 @@ def labels_of(base: Mapping[str, Any], order: CommitOrder) -> dict[str, str]:
     return {
         **{name: value for name, value in kept.items() if not name.startswith(OURS)},
         **order.labels,
-        LABEL_IMAGE_BASE_ID: base["Id"],
+        **_base_labels(base, order),
         LABEL_IMAGE_ORDER: order.id,
     }
+
+
+def _base_labels(base: Mapping[str, Any], order: CommitOrder) -> dict[str, str]:
+    """Which image the reference of the base was. The image below may itself be made from that."""
+    name = order.labels.get(LABEL_IMAGE_BASE, "")
+    below = (base.get("Config") or {}).get("Labels") or {}
+    if name and below.get(LABEL_IMAGE_BASE) == name and below.get(LABEL_IMAGE_BASE_ID):
+        known = (LABEL_IMAGE_BASE_ID, LABEL_IMAGE_BASE_DIGEST)
+        return {label: below[label] for label in known if below.get(label)}
+    found = {LABEL_IMAGE_BASE_ID: str(base["Id"])}
+    # One image may be in several registries, its own first.
+    own, _ = parse_repository_tag(name)
+    given = base.get("RepoDigests") or ()
+    digests = sorted(given, key=lambda one: (one.partition("@")[0] != own, one))
+    return found | ({LABEL_IMAGE_BASE_DIGEST: digests[0]} if digests else {})
 
 
 def variables(config: Mapping[str, Any]) -> dict[str, str]:

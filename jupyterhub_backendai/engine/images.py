@@ -18,7 +18,8 @@ LABEL_IMAGE_ID = "backendai.image.id"
 LABEL_IMAGE_OWNER = "backendai.image.owner"
 LABEL_IMAGE_NAME = "backendai.image.name"
 LABEL_IMAGE_BASE = "backendai.image.base"  # the reference of the image that it was made from
-LABEL_IMAGE_BASE_ID = "backendai.image.base-id"  # the engine's own id of that
+LABEL_IMAGE_BASE_ID = "backendai.image.base-id"  # the engine's own id of that, as it was then
+LABEL_IMAGE_BASE_DIGEST = "backendai.image.base-digest"  # its registry's, where it is from one
 LABEL_IMAGE_MADE = "backendai.image.made"  # ISO 8601, UTC
 LABEL_IMAGE_ORDER = "backendai.image.order"  # by which work it was made; the engine's own
 LABEL_IMAGE_PREFIX = "backendai.image."
@@ -50,9 +51,10 @@ class CommitOrder:
 
     `id`: of this work; what is made on the way bears it, and is found by it after a crash.
     Letters, digits, `-` and `_`, at most 64. `labels`: all of the image's own (`LABEL_IMAGE_…`),
-    beside those of the image below it; the engine adds `LABEL_IMAGE_ORDER`, and in
-    `LABEL_IMAGE_BASE_ID` what it knows itself. `stay`: the container stands still from before the
-    image is made until it is removed, or `clean` lets it go on: nothing that it writes is lost.
+    beside those of the image below it; the engine adds `LABEL_IMAGE_ORDER`, and which image
+    `LABEL_IMAGE_BASE` names: where the one below was made from that, as that one says. `stay`: the
+    container stands still from before the image is made until it is removed, or `clean` lets it go
+    on: nothing that it writes is lost.
     """
 
     id: str

@@ -100,7 +100,8 @@ class CustomImage:
     """An image that somebody made of a session.
 
     `environment`, `version`: under which it is chosen, and what it was made from; None for an image
-    that was named by hand. `base`: the reference below it, `base_id` the engine's own id of that.
+    that was named by hand. `base`: the reference of the image that it was made from, where that is
+    its owner's own, of the one below that; `base_id`: the engine's own id of it then.
     `engine_id`: the engine's own id of the image. `agent`: the only one that has it; None: it is in
     a registry, and all may have it; `digest` is its own there. `size`: bytes with all that is below
     it, `own`: without.

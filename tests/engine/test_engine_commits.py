@@ -23,6 +23,7 @@ from jupyterhub_backendai.engine.base import ContainerGone, EngineError, ImageMi
 from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
 from jupyterhub_backendai.engine.docker_commits import Commit, Stopped, refused
 from jupyterhub_backendai.engine.images import (
+    LABEL_IMAGE_BASE,
     LABEL_IMAGE_BASE_ID,
     LABEL_IMAGE_NAME,
     LABEL_IMAGE_ORDER,
@@ -138,7 +139,9 @@ async def test_an_image_of_an_image_has_labels_of_its_own_and_the_files_of_both(
     two = await made.images.make(AGENT, second)
     assert two.labels[LABEL_IMAGE_NAME] == "second"
     assert two.labels[LABEL_IMAGE_ORDER] == second.id
-    assert two.labels[LABEL_IMAGE_BASE_ID] == one.id
+    # Both are made from the same one, as people know it; it is told by its name and by its id.
+    assert two.labels[LABEL_IMAGE_BASE] == one.labels[LABEL_IMAGE_BASE] == made.base
+    assert two.labels[LABEL_IMAGE_BASE_ID] == made.docker.inspect_image(made.base)["Id"]
     assert made.run_once(second.reference, "ls", "/opt/tools").split() == ["second"]
     passwd = made.run_once(second.reference, "cat", "/etc/passwd")
     assert passwd.count("work:x:1000:100::/home/work") <= 2

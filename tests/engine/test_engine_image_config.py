@@ -18,6 +18,8 @@ from jupyterhub_backendai.engine.image_config import (
     override,
 )
 from jupyterhub_backendai.engine.images import (
+    LABEL_IMAGE_BASE,
+    LABEL_IMAGE_BASE_DIGEST,
     LABEL_IMAGE_BASE_ID,
     LABEL_IMAGE_NAME,
     LABEL_IMAGE_ORDER,
@@ -106,6 +108,29 @@ def test_labels_are_its_own_and_those_of_the_image_below_that_are_not_ours() -> 
     }  # fmt: skip
     with pytest.raises(ValueError, match=r"backendai\.hub"):
         labels_of(BASE, CommitOrder("o1", "c1", "r:1", {"backendai.hub": "h"}))
+
+
+def test_the_base_is_the_same_image_by_its_name_its_id_and_its_digest() -> None:
+    def made(of: str, config: dict[str, Any], *digests: str) -> dict[str, str]:
+        order = CommitOrder("o1", "c1", "r:1", {LABEL_IMAGE_BASE: of, LABEL_IMAGE_BASE_ID: ""})
+        return labels_of({**BASE, "Config": {"Labels": config}, "RepoDigests": digests}, order)
+
+    name = "quay.io:443/lab/torch:1"
+    digests = ["a.example/torch@sha256:1", "quay.io:443/lab/torch@sha256:1", "torch@sha256:1"]
+    first = made(name, {}, *digests)
+    assert first[LABEL_IMAGE_BASE_ID] == "sha256:base"
+    assert first[LABEL_IMAGE_BASE_DIGEST] == digests[1]
+    assert made("renamed:1", {}, *digests)[LABEL_IMAGE_BASE_DIGEST] == digests[0]
+    assert LABEL_IMAGE_BASE_DIGEST not in made("built-here:1", {})
+    # An image of an image tells what both are made from.
+    below = {**first, LABEL_IMAGE_BASE_ID: "sha256:torch"}
+    second = made(name, below, "mine.example/torch@sha256:2")
+    assert second[LABEL_IMAGE_BASE_ID] == "sha256:torch"
+    assert second[LABEL_IMAGE_BASE_DIGEST] == digests[1]
+    # Where an admin offers somebody's image it is that one, whatever that was made from.
+    offered = made("lab/torch:customized", below, "mine.example/torch@sha256:2")
+    assert offered[LABEL_IMAGE_BASE_ID] == "sha256:base"
+    assert offered[LABEL_IMAGE_BASE_DIGEST] == "mine.example/torch@sha256:2"
 
 
 def test_what_a_container_has_beside_its_image_is_unset() -> None:
