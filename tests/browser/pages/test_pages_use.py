@@ -30,6 +30,30 @@ DRAWN = """() => [...document.querySelectorAll("[data-charts] canvas")].map((can
     }
     return colours;
 })"""
+# The colour of each bar of tables, as a pixel has it, and whether a line of the chart has it.
+SAME = """() => {
+    const brush = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+    const pixel = (colour) => {
+        brush.fillStyle = "#010203"; // which is left where the other is none
+        brush.fillStyle = colour;
+        brush.fillRect(0, 0, 1, 1);
+        return [...brush.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+    };
+    const canvas = document.querySelector("[data-charts] canvas");
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    return Object.fromEntries(["cpu", "mem", "gpu"].map((kind) => {
+        const bar = document.createElement("progress");
+        bar.className = `bk-share ${kind}`;
+        bar.style.color = "var(--fill)";
+        document.body.append(bar);
+        const wanted = pixel(getComputedStyle(bar).color);
+        bar.remove();
+        let found = 0;
+        for (let at = 0; at < data.length; at += 4)
+            found += wanted.every((value, part) => Math.abs(value - data[at + part]) <= 2) ? 1 : 0;
+        return [kind, [wanted.join(" "), found > 20]];
+    }));
+}"""
 SHIFTED = """(() => {
     const real = Date, ahead = %d;
     globalThis.Date = class extends real {
@@ -46,7 +70,7 @@ async def service(tmp_path: Path) -> AsyncIterator[Running]:
         yield started
 
 
-def steps(session: Session, minutes: int) -> list[Span]:
+def steps(session: Session, minutes: int, gpu: float | None = None) -> list[Span]:
     """Steps of 15 seconds up to now, with a gap of five minutes in the middle."""
     now, found = utcnow(), []
     for number in range(4 * minutes):
@@ -56,15 +80,16 @@ def steps(session: Session, minutes: int) -> list[Span]:
         wave = math.sin(number / 9)
         found.append(span_of(Step(
             session.id, now - timedelta(seconds=ago), 15, cpu=500 + 300 * wave,
-            mem=2**29 * (1 + wave / 4), net_in=3e6 * (1 + wave), net_out=4e4,
+            mem=2**29 * (1 + wave / 4), net_in=3e6 * (1 + wave), net_out=4e4, gpu=gpu,
         )))  # fmt: skip
     return found
 
 
-async def busy(service: Running, sample: Sample, minutes: int = 40) -> Session:
+async def busy(service: Running, sample: Sample, gpu: float | None = None) -> Session:
     sample.agents()
-    session = await sample.run("alice", "lab3-cnn", 230)
-    service.store.add_usage(steps(session, minutes), before=None, now=utcnow())
+    where = {} if gpu is None else {"resource_group": "gpu-lab", "preset": "gpu-small"}
+    session = await sample.run("alice", "lab3-cnn", 230, **where)
+    service.store.add_usage(steps(session, 40, gpu), before=None, now=utcnow())
     return session
 
 
@@ -94,6 +119,25 @@ async def test_it_is_drawn_and_told(service: Running, sample: Sample, visit: Ope
     barriers = Barriers()
     await barriers.look(page, "session with charts")
     assert not barriers.found, str(barriers)
+
+
+async def test_lines_have_the_colours_of_the_bars_above(
+    service: Running, sample: Sample, visit: Open
+) -> None:
+    """CPU blue, memory purple, GPU orange; in both themes."""
+    session = await busy(service, sample, gpu=90)
+    page = await visit(f"sessions/{session.id}")
+    for theme in ("light", "dark"):
+        await page.evaluate("to => document.documentElement.dataset.bsTheme = to", theme)
+        await until_drawn(page, 2)
+        await page.wait_for_function(f"Object.values(({SAME})()).every(([, same]) => same)")
+        found = await page.evaluate(SAME)
+        red, green, blue = zip(
+            *(map(int, found[kind][0].split()) for kind in ("cpu", "mem", "gpu")), strict=True
+        )
+        assert blue[0] > max(red[0], green[0]), "CPU is blue"
+        assert min(red[1], blue[1]) > green[1], "memory is purple"
+        assert red[2] > green[2] > blue[2], "GPU is orange"
 
 
 async def test_it_goes_on_by_itself(service: Running, sample: Sample, visit: Open) -> None:

@@ -14,7 +14,8 @@ const CHARTS = [
   { title: "Network", of: "mean", words: rate, incrs: STEPS, lines: { net_in: "Received", net_out: "Sent" } },
   { title: "Disk", of: "mean", words: rate, incrs: STEPS, lines: { disk_read: "Read", disk_write: "Written" } },
 ];
-const COLOURS = ["--bs-blue", "--bs-orange", "--bs-teal", "--bs-purple"];
+const COLOURS = { cpu: "--bk-cpu", mem: "--bk-mem", gpu: "--bk-gpu", gpu_mem: "--bk-gpu" }; // as of the bars above
+const OTHERS = ["--bs-blue", "--bs-orange"];
 const DASHES = [[], [6, 3], [2, 3], [8, 3, 2, 3]]; // who sees no colours tells lines by these
 const UNITS = ["B", "KB", "MB", "GB", "TB"];
 
@@ -184,7 +185,7 @@ class Charts {
     const lines = names.map((name) => {
       const place = Object.keys(chart.lines).indexOf(name);
       return {
-        label: chart.lines[name], stroke: colour(COLOURS[place]), dash: DASHES[place], width: 2, points: { show: false },
+        label: chart.lines[name], stroke: colour(COLOURS[name] ?? OTHERS[place]), dash: DASHES[place], width: 2, points: { show: false },
         value: (_, value) => (value === null || value === undefined ? "–" : chart.words(value)),
       };
     });
