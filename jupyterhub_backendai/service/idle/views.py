@@ -1,6 +1,9 @@
-"""What people are told of a session's idle checks; levels get their meaning here alone."""
+"""What people are told of a session's idle checks; levels get their meaning here alone, which is
+that of Backend.AI's colours."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from ...scheduling.idle import Check, Verdict, ahead, earliest
 from ...site.runtime import Site
@@ -9,7 +12,7 @@ from .watch import Watch
 from .watched import LEAST, Watched
 from .words import explained, state_text
 
-SOON, NEAR = 3600.0, 4 * 3600.0  # seconds; as Backend.AI colours what is left
+SOON, NEAR = 3600.0, 4 * 3600.0  # seconds
 _ORDER: tuple[Level, ...] = ("ok", "warn", "bad")
 
 
@@ -20,6 +23,23 @@ def time_level(left: float) -> Level:
 
 def metric_level(average: float, threshold: float) -> Level:
     """How near an average is to its threshold, both in percent."""
+    return "bad" if average < 2 * threshold else "warn" if average < 10 * threshold else "ok"
+
+
+def use_level(check: Check, averages: Sequence[float | None]) -> Level | None:
+    """How near a check of several metrics is to ending a session: where all of them have to be too
+    little the best decides, else the worst. None where none is known."""
+    known = [
+        _near(average, threshold)
+        for (_, threshold), average in zip(check.thresholds, averages, strict=True)
+        if average is not None
+    ]
+    pick = min if check.operator == "and" else max
+    return pick(known, key=_ORDER.index, default=None)
+
+
+def _near(average: float, threshold: float) -> Level:
+    """As `metric_level`, but that a high threshold is not near all the time."""
     if average < min(2 * threshold, threshold + 5):
         return "bad"
     return "warn" if average < min(10 * threshold, threshold + 10) else "ok"
@@ -71,7 +91,7 @@ def _check(watch: Watch, watched: Watched, verdict: Verdict, now: float) -> Chec
     check, ends = verdict.check, verdict.ends_at
     if ends is not None and watched.ends_at is not None:
         ends = max(ends, watched.ends_at)  # none comes sooner than what was told
-    metrics = _metrics(verdict)
+    averages = _averages(verdict)
     return CheckView(
         check=check.name,
         source=check.source,
@@ -79,31 +99,21 @@ def _check(watch: Watch, watched: Watched, verdict: Verdict, now: float) -> Chec
         limit=check.limit,
         grace=check.grace,
         ends_at=None if ends is None else watch.told(ends),
-        level=_level(check, metrics) if ends is None else time_level(ends - now),
+        level=use_level(check, averages) if ends is None else time_level(ends - now),
         operator=check.operator if check.metrics else None,
-        metrics=metrics,
+        metrics=[
+            MetricView(
+                metric=name,
+                average=average,
+                threshold=threshold,
+                level=None if average is None else metric_level(average, threshold),
+            )
+            for (name, threshold), average in zip(check.thresholds, averages, strict=True)
+        ],
         explained=explained(check),
         text=state_text(verdict),
     )
 
 
-def _metrics(verdict: Verdict) -> list[MetricView]:
-    averages = verdict.averages or (None,) * len(verdict.check.thresholds)
-    return [
-        MetricView(
-            metric=name,
-            average=average,
-            threshold=threshold,
-            level=None if average is None else metric_level(average, threshold),
-        )
-        for (name, threshold), average in zip(verdict.check.thresholds, averages, strict=True)
-    ]
-
-
-def _level(check: Check, metrics: list[MetricView]) -> Level | None:
-    """All metrics together: where all have to be too little the best decides, else the worst."""
-    known = [one.level for one in metrics if one.level is not None]
-    if not known:
-        return None
-    pick = min if check.operator == "and" else max
-    return pick(known, key=_ORDER.index)
+def _averages(verdict: Verdict) -> Sequence[float | None]:
+    return verdict.averages or (None,) * len(verdict.check.thresholds)

@@ -43,8 +43,8 @@ async def watched(service: Running, sample: Sample) -> Session:
     assert worker.watch is not None
     one, now = worker.watch.sessions[session.id], worker.watch.clock.now()
     one.hear(now - 200 * 60, now - 60, now)
-    for _ in range(20):
-        one.add(Step(session.id, utcnow(), 15, cpu=300, mem=2**29), now)
+    for ago in range(3600, -15, -15):
+        one.add(Step(session.id, utcnow(), 15, cpu=300, mem=2**29), now - ago)
     worker.watch.judge(one)
     return session
 
@@ -66,6 +66,8 @@ async def test_the_panel_tells_and_keeps(service: Running, sample: Sample, visit
     await expect(checks).to_contain_text(re.compile(r"\b3\d min left"))
     await expect(checks).to_contain_text("Lifetime")
     await expect(checks).to_contain_text("less than 5% is too little")
+    await expect(checks.locator(".bk-tag.warn")).to_have_text(["CPU 30%", "Memory 25%"])
+    await expect(checks.locator(".bk-tag.ok").last).to_have_text("It is used.")
     use = page.get_by_role("region", name="Use")
     await expect(use).to_contain_text("0.62 cores")
     await expect(use).to_contain_text("Received")
