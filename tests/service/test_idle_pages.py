@@ -3,10 +3,16 @@ numbers, and what ended a session."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.scheduling.idle import Check
 from jupyterhub_backendai.service.idle.views import metric_level, time_level, use_level
+from jupyterhub_backendai.site.clock import utcnow
+
+from .test_idle_worker import HOUR, idle
 
 
 def check(operator: str, **thresholds: float) -> Check:
@@ -55,3 +61,25 @@ def test_of_several_metrics_the_best_or_the_worst_decides() -> None:
     assert use_level(check("or", **both), [None, 90]) == "ok", "what is not known ends nothing"
     assert use_level(check("or", **both), [None, None]) is None
     assert use_level(check("and"), []) is None
+
+
+async def test_the_list_of_what_is_over_says_which_check_ended_it(tmp_path: Path) -> None:
+    away = [{"name": "local", "base_url": "unix:///nobody/answers.sock"}]
+    async with idle(tmp_path, {"network": "30m"}, agents=away) as one:
+        row, reason = f'id="s-{one.id}"', "Nobody had used it for 30 minutes."
+        over = (await one.service.call("GET", "?state=over", "alice")).json
+        assert row not in over
+        one.says(used=0)
+        await one.rounds(HOUR)
+        ended = one.session
+        assert ended.reason_code == "idle_network"
+        one.service.store.move(  # as where its container is gone
+            one.id, Status.TERMINATED, phase=Phase.TERMINATE, now=utcnow(),
+            reason_code=ended.reason_code, reason=ended.reason,
+        )  # fmt: skip
+        over = (await one.service.call("GET", "?state=over", "alice")).json
+        assert row in over
+        (shown,) = [part for part in over.split("<tr")[1:] if row in part]
+        assert reason in shown.partition("</tr>")[0]
+        live = (await one.service.call("GET", "", "alice")).json
+        assert row not in live
