@@ -209,7 +209,8 @@ class Service:
         """A session as idle checks see it. Raises `Refused` for one that they do not."""
         watch = None if self.idle is None else self.idle.watch
         if self.idle is not None and watch is not None and session.status is Status.RUNNING:
-            if session.id not in watch.sessions:
+            known = watch.sessions.get(session.id)
+            if known is None or not known.is_of(session):
                 await watch.follow()  # it has begun to run since
             if (watched := watch.sessions.get(session.id)) is not None:
                 await self.idle.refresh(watched)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from ..model.status import LIVE
+from ..model.status import LIVE, Status
 from .idle_tables import IDLE
 from .tables import META, SESSIONS, among
 
@@ -49,7 +51,7 @@ _LIVE = (
 )
 _ONE = select(IDLE).where(IDLE.c.session_id == bindparam("of"))
 _THERE = (
-    select(SESSIONS.c.id, IDLE.c.session_id)
+    select(SESSIONS.c.id, SESSIONS.c.status, SESSIONS.c.running_at, IDLE.c.session_id)
     .outerjoin(IDLE, IDLE.c.session_id == SESSIONS.c.id)
     .where(SESSIONS.c.id.in_(bindparam("ids", expanding=True)))
 )
@@ -81,11 +83,18 @@ def one(db: Connection, session_id: str) -> IdleRecord | None:
     return None if row is None else _record(row)
 
 
-def save(db: Connection, records: Mapping[str, IdleRecord]) -> None:
+def save(
+    db: Connection, records: Mapping[str, IdleRecord], since: Mapping[str, datetime | None]
+) -> None:
     """Notes what was seen; what owners keep stays as it is. Of sessions that are not there any
-    more nothing is noted."""
+    more nothing is noted, nor of those in `since` that do not run since then: they were hibernated,
+    and what was seen is of a life that is over."""
     for ids in _portions(sorted(records)):
-        there = {row.id: row.session_id is not None for row in db.execute(_THERE, {"ids": ids})}
+        there = {
+            row.id: row.session_id is not None
+            for row in db.execute(_THERE, {"ids": ids})
+            if row.id not in since or _runs_since(row, since[row.id])
+        }
         new = [id for id, is_known in there.items() if not is_known]
         if new:
             db.execute(_ADD, [{"session_id": id, **asdict(records[id])} for id in new])
@@ -96,7 +105,7 @@ def save(db: Connection, records: Mapping[str, IdleRecord]) -> None:
 
 def keep(db: Connection, session_id: str, record: IdleRecord) -> None:
     """Notes until when an owner keeps a session."""
-    save(db, {session_id: record})
+    save(db, {session_id: record}, {})
     values = {"of": session_id, "new_kept": record.kept, "new_until": record.kept_until}
     db.execute(_KEEP, values)
 
@@ -111,6 +120,10 @@ def save_clock(db: Connection, record: ClockRecord) -> None:
     """Notes the clock."""
     db.execute(_DROP_CLOCK)
     db.execute(_ADD_CLOCK, {"key": _CLOCK, "value": json.dumps(asdict(record))})
+
+
+def _runs_since(row: Any, at: datetime | None) -> bool:
+    return bool(row.status == Status.RUNNING.value and row.running_at == at)
 
 
 def _seen(session_id: str, record: IdleRecord) -> dict[str, object]:

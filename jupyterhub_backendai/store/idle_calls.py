@@ -21,10 +21,16 @@ class IdleCalls(StoreBase):
         with self._db.query() as db:
             return idle.live(db)
 
-    def save_idle(self, records: Mapping[str, IdleRecord], clock: ClockRecord) -> None:
-        """Notes what they know now. What an owner keeps is not theirs to say, and stays."""
+    def save_idle(
+        self,
+        records: Mapping[str, IdleRecord],
+        clock: ClockRecord,
+        since: Mapping[str, datetime | None],
+    ) -> None:
+        """Notes what they know now; of sessions in `since` if they run since then. What an owner
+        keeps is not theirs to say, and stays."""
         with self._db.write() as db:
-            idle.save(db, records)
+            idle.save(db, records, since)
             idle.save_clock(db, clock)
 
     def idle_clock(self) -> ClockRecord | None:

@@ -38,6 +38,7 @@ from jupyterhub_backendai.store import (
 S = Status
 DAY = 86400
 BACK = Return("ana", (), None)
+CLOCK = ClockRecord(1.5, 1.7e9, 1.5, "boot")
 
 
 def begin_rest(store: Store, session: Session, most: int = 3, seconds: float = 0) -> Commit:
@@ -85,7 +86,7 @@ def test_it_holds_nothing_and_keeps_its_place_in_the_list(store: Store) -> None:
 
 def test_resumed_it_stands_behind_all_who_wait(store: Store) -> None:
     rests = resting(store)
-    store.save_idle({rests.id: IdleRecord(5.0, 6.0)}, ClockRecord(1.5, 1.7e9, 1.5, "boot"))
+    store.save_idle({rests.id: IdleRecord(5.0, 6.0)}, CLOCK, {})
     waits = store.resume(rests.id, BACK, after(50))
     assert (waits.status, waits.agent) == (S.PENDING, None)
     (one,) = [p for p in store.snapshot(POLICIES, CATALOG, after(55)).pending if p.id == rests.id]
@@ -145,6 +146,25 @@ def test_no_more_wait_to_be_resumed_than_may(store: Store, most: int, has_room: 
     assert codes(error) == [("", "too_many_pending")]
     assert store.get(rests.id).status is S.HIBERNATED
     assert store.resume(rests.id, Return("ana", (), 2), after(9)).status is S.PENDING
+
+
+def test_what_was_seen_of_an_earlier_life_is_not_noted(store: Store) -> None:
+    session = running(store, "rests")
+    seen = {session.id: IdleRecord(5.0, 6.0, kept_until=9.0, kept=3.0)}
+    before = {session.id: session.running_at}
+    store.save_idle(seen, CLOCK, before)
+    assert store.idle_records() == seen
+    rests = over(store, finish(store, begin_rest(store, session)))
+    store.resume(rests.id, BACK, after(50))
+    store.save_idle(seen, CLOCK, before)
+    assert store.idle_records() == {}, "it waits to run again"
+    run_pass(store, 60)
+    start(store, rests.id, 61)
+    store.save_idle(seen, CLOCK, before)
+    assert store.idle_records() == {}, "and runs again"
+    again = {rests.id: IdleRecord(70.0)}
+    store.save_idle(again, CLOCK, {rests.id: store.get(rests.id).running_at})
+    assert store.idle_records() == again
 
 
 def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> None:

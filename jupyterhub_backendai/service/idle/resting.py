@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 
 from ...model.errors import RequestError
 from ...model.images import CommitStatus
-from ...model.status import Status
 from ...scheduling.idle import Verdict
 from ...site.clock import utcnow
 from ...site.runtime import Site
-from ...store import Commit, Session
+from ...store import Commit
 from ..hibernating import hibernate
 from ..images import ImageDoor
+from .watched import Watched
 from .words import reason
 
 AGAIN = timedelta(minutes=10)  # after one that failed, or that its owner cancelled
@@ -43,15 +43,16 @@ class Rest:
         self.site, self._door = site, door
         self._tries: dict[str, _Tries] = {}  # by session
 
-    async def refused(self, session: Session, verdict: Verdict) -> str | None:
+    async def refused(self, watched: Watched, verdict: Verdict) -> str | None:
         """None where the session is hibernated, or will be tried again; else it is to be ended,
         with what this says: why it was not hibernated, if it should have been. Raises `NotFound`.
         """
         if not verdict.check.rests:
             return ""
+        session = watched.session
         now = await self.site.db(self.site.store.get, session.id)
         latest = await self.site.db(self.site.store.commit_of, session.id)
-        if now.status is not Status.RUNNING:
+        if not watched.is_of(now):
             return None
         if latest is not None and not latest.status.is_final:
             return None  # an image is made of it; maybe the one that it rests as

@@ -91,9 +91,12 @@ class Watch:
         known = self.sessions.get(session.id)
         if session.status is not Status.RUNNING:
             self.sessions.pop(session.id, None)
-        elif known is not None:
+        elif known is not None and known.is_of(session):
             known.session = session
         else:
+            # It runs for the first time, or again: nothing of an earlier life counts.
+            if known is not None:
+                self._records.pop(session.id, None)
             checks = self.site.idle.checks(session)
             has = await self._has(session)
             record = self._records.get(session.id) or IdleRecord(self._started(session, now))
@@ -192,15 +195,16 @@ class Watch:
 
     async def note(self) -> None:
         """Notes what is to outlive this process. Raises `Unavailable`."""
-        changed = {
-            id: record
-            for id, one in self.sessions.items()
+        changed = [
+            (one, record)
+            for one in self.sessions.values()
             if one.checks and _differs(record := one.record, one.noted)
-        }
-        await self.site.db(self.site.store.save_idle, changed, self.clock.record())
-        for id, record in changed.items():
-            if id in self.sessions:
-                self.sessions[id].noted = record
+        ]
+        records = {one.session.id: record for one, record in changed}
+        since = {one.session.id: one.session.running_at for one, _ in changed}
+        await self.site.db(self.site.store.save_idle, records, self.clock.record(), since)
+        for one, record in changed:
+            one.noted = record
 
 
 def _differs(new: IdleRecord, noted: IdleRecord | None) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Mapping
 
+from ...model.status import Status
 from ...model.usage import Step, percent
 from ...scheduling.idle import (
     Check,
@@ -60,6 +61,12 @@ class Watched:
         self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
         spans = (window.span for window in self.facts.windows.values())
         self._rest = min(REST, self.patience, *spans)
+
+    def is_of(self, session: Session) -> bool:
+        """Whether a session, as it is now, runs as the one that is meant here: it has not been
+        hibernated and begun again since."""
+        runs = session.status is Status.RUNNING
+        return runs and session.running_at == self.session.running_at
 
     @property
     def asks(self) -> bool:

@@ -11,7 +11,7 @@ from ...model.status import IllegalTransition, Phase, Status
 from ...model.usage import Step
 from ...scheduling.idle import Verdict
 from ...site.runtime import Site
-from ...store import NotFound, Session, Unavailable
+from ...store import NotFound, Unavailable
 from ..ending import tell_hub
 from ..hub import HubClient
 from ..idle.asking import Asker, Target
@@ -49,7 +49,7 @@ class IdleWorker:
         self._sampled = asyncio.Event()
         self._ends = asyncio.Semaphore(ENDS_AT_ONCE)
         self._noted: float | None = None
-        self._places: dict[str, Place] = {}
+        self._places: dict[Watched, Place] = {}
         self._asking: asyncio.Task[None] | None = None
         self.patience = PATIENCE
 
@@ -110,7 +110,7 @@ class IdleWorker:
         targets = [
             Target(id, place)
             for id, one in wanted.items()
-            if (place := await self._place(one.session)) is not None
+            if (place := await self._place(one)) is not None
         ]
         began = watch.clock.now()
         answers = await self.asker.ask(targets)
@@ -119,9 +119,10 @@ class IdleWorker:
             wanted[id].hear(began - answer.used, began - answer.asked, began)
         # Who is silent may be elsewhere now, and who is there now may be somebody else's.
         self._places = {
-            id: place
-            for id, place in self._places.items()
-            if id in watch.sessions and (id in answers or id not in wanted)
+            one: place
+            for one, place in self._places.items()
+            if watch.sessions.get(id := one.session.id) is one
+            and (id in answers or id not in wanted)
         }
 
     async def refresh(self, watched: Watched) -> None:
@@ -131,7 +132,7 @@ class IdleWorker:
         if watch is None or not watch.is_old(watched):
             return
         watched.shown = True
-        place = await self._place(watched.session)
+        place = await self._place(watched)
         if place is None:
             return
         began = watch.clock.now()
@@ -141,15 +142,15 @@ class IdleWorker:
             if answer is not None:
                 watched.hear(began - answer.used, began - answer.asked, began)
 
-    async def _place(self, session: Session) -> Place | None:
+    async def _place(self, watched: Watched) -> Place | None:
         """Where a session's server is; None for one that cannot be asked."""
-        if session.id not in self._places:
-            kernels = await self.site.db(self.site.store.kernels, session.id)
+        if watched not in self._places:
+            kernels = await self.site.db(self.site.store.kernels, watched.session.id)
             try:
-                self._places[session.id] = Place.of_session(session, kernels)
+                self._places[watched] = Place.of_session(watched.session, kernels)
             except Unreachable:
                 return None
-        return self._places[session.id]
+        return self._places[watched]
 
     async def _end(self, watch: Watch, watched: Watched) -> None:
         session = watched.session
@@ -161,8 +162,8 @@ class IdleWorker:
                     verdict = watched.due(watch.clock.now())
                     if verdict is None:
                         return
-                    refused = await self._rest.refused(session, verdict)
-                    if refused is None or not await self._is_ended(session, verdict, refused):
+                    refused = await self._rest.refused(watched, verdict)
+                    if refused is None or not await self._is_ended(watched, verdict, refused):
                         return
                 await self.site.end(session.id, session.reason_code, session.reason)
         except (NotFound, IllegalTransition) as error:
@@ -172,11 +173,12 @@ class IdleWorker:
             self._ending.discard(session.id)
         await tell_hub(self.site, self.hub, session)
 
-    async def _is_ended(self, session: Session, verdict: Verdict, refused: str) -> bool:
+    async def _is_ended(self, watched: Watched, verdict: Verdict, refused: str) -> bool:
         """Whether its end has begun, by this check; `refused`: why it is not hibernated, if it
         should be. Raises `NotFound`, `IllegalTransition`."""
+        session = watched.session
         now = await self.site.db(self.site.store.get, session.id)
-        if now.status is not Status.RUNNING:
+        if not watched.is_of(now):
             return False
         commit = await self.site.db(self.site.store.commit_of, session.id)
         if commit is not None and not commit.status.is_final:
