@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 import pytest
 
 from jupyterhub_backendai.engine.base import EngineError
-from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.slots import MIB, Slots
 from jupyterhub_backendai.model.status import Status
@@ -71,7 +70,7 @@ async def test_a_name_is_checked_and_comes_back(service: Running) -> None:
 @pytest.mark.parametrize("written", [MIB - 1, MIB])
 async def test_an_image_that_would_hold_nothing_is_told(service: Running, written: int) -> None:
     session = await run(service)
-    shelf_of(service).looks = Look(written, None)
+    shelf_of(service).written = written
     told = "Nothing to speak of was written outside the home and folders"
     path = f"sessions/{session.id}/commit"
     assert told not in (await service.call("GET", path, "alice")).json, "it is not known yet"
