@@ -14,9 +14,13 @@ from pydantic import Field
 from .configured import Model
 from .errors import FieldError, Kind
 from .idle import Span
+from .moments import limit_words
 from .status import Status
 
 DROP_WARNINGS = (86400, 3600)  # seconds before a hibernated session is dropped; its owner is told
+# A resumed session runs before the Hub has a way to it. Where that comes to nothing, or it breaks
+# down at once, it rests again, rather than that its home goes.
+SETTLES = timedelta(minutes=2)
 IMAGE_NAME = "hibernated"  # of the image that it becomes; nobody chooses it
 
 
@@ -37,7 +41,8 @@ class Hibernation:
     """What is kept of a session on its agent. `id` and `reference` are the image's, `engine_id` the
     engine's own; `size` in bytes with all below it, `own` without. `drop_at`: until when it is
     kept; None: for good. `current`: the session is resumed from it; else it runs from it, or is
-    over, and only the image is left to be removed."""
+    over, and only the image is left to be removed. `extended`: it is kept longer than it was to
+    be, as a resuming came to nothing."""
 
     id: str
     session_id: str
@@ -50,16 +55,18 @@ class Hibernation:
     made_at: datetime
     drop_at: datetime | None
     current: bool
+    extended: bool = False
 
     def is_due(self, now: datetime) -> bool:
         """Whether it has been kept for as long as it was to be."""
         return self.drop_at is not None and self.drop_at <= now
 
     def again(self, now: datetime) -> datetime | None:
-        """Until when it is kept where its resuming came to nothing: a day more at least, so that
-        its owner hears of it and may try again; not longer than its whole time was."""
-        if self.drop_at is None:
-            return None
+        """Until when it is kept where its resuming came to nothing: once a day more at least, so
+        that its owner hears of it and may try again; not longer than its whole time was. Who goes
+        on trying does not have it kept for ever."""
+        if self.drop_at is None or self.extended:
+            return self.drop_at
         more = min(self.drop_at - self.made_at, timedelta(seconds=DROP_WARNINGS[0]))
         return max(self.drop_at, now + more)
 
@@ -85,13 +92,19 @@ def not_hibernatable(type: str, running: bool) -> FieldError | None:
     return None
 
 
-def too_many(count: int, most: int) -> FieldError:
-    """The error of a hibernated session that is one too many."""
+def too_many(count: int, most: int) -> FieldError | None:
+    """The error of a hibernated session that is one too many beside so many others of its owner;
+    None where it is not."""
+    if count < most:
+        return None
     if most == 0:
         message = "You cannot hibernate sessions. Ask your admin."
     else:
         sessions = "1 hibernated session" if count == 1 else f"{count} hibernated sessions"
-        message = f"You have {sessions}, and your limit is {most}. Resume or end one first."
+        message = (
+            f"You have {sessions}, and your limit is {most}. End one first, or resume one, which "
+            f"counts until it has run for {limit_words(SETTLES.total_seconds())}."
+        )
     return FieldError("", "too_many_hibernated", message, Kind.FORBIDDEN)
 
 

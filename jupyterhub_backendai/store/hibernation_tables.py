@@ -26,6 +26,7 @@ class HibernationRow(Base):
     made_at: Mapped[datetime] = mapped_column(UtcTime)
     drop_at: Mapped[datetime | None] = mapped_column(UtcTime)
     current: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    extended: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
 
     __table_args__ = (Index(None, "session_id"), Index(None, "owner"))
 

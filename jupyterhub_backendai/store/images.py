@@ -125,9 +125,9 @@ def check_rest(db: Connection, session: Session, most: int) -> None:
     if (error := not_hibernatable(session.type, running)) is not None:
         raise RequestError([error])
     theirs = _under_way_of(db, session, rests=True)
-    count = kept.count(db, session.owner) + len(theirs)
-    if count >= most:
-        raise RequestError([too_many(count, most)])
+    others = kept.of_owner(db, session.owner) | {one.session_id for one in theirs}
+    if (error := too_many(len(others - {session.id}), most)) is not None:
+        raise RequestError([error])
 
 
 def _under_way_of(db: Connection, session: Session, rests: bool = False) -> list[Commit]:

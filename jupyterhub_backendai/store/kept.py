@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
 
 from ..model.hibernation import Hibernation
 from ..model.status import FINAL, Status
@@ -22,13 +22,7 @@ _NAMES = tuple(field.name for field in fields(Hibernation))
 _CURRENT = select(HIBERNATIONS).where(_H.session_id == bindparam("of"), _H.current)
 _IS_KEPT = select(exists().where(_H.session_id == bindparam("of"), _H.current))
 _IDS = select(_H.session_id).where(_H.current)
-# One that runs again does not rest, though its end may make it rest once more.
-_COUNT = (
-    select(func.count())
-    .select_from(HIBERNATIONS)
-    .join(SESSIONS, _S.id == _H.session_id)
-    .where(_H.owner == bindparam("whose"), _H.current, _S.status != Status.RUNNING.value)
-)
+_OWNERS = select(_H.session_id).where(_H.owner == bindparam("whose"), _H.current)
 _BACK = (
     select(_H.session_id)
     .join(SESSIONS, _S.id == _H.session_id)
@@ -37,7 +31,11 @@ _BACK = (
 )
 _ADD = insert(HIBERNATIONS)
 _LET_GO = update(HIBERNATIONS).where(_H.session_id == bindparam("of")).values(current=False)
-_UNTIL = update(HIBERNATIONS).where(_H.id == bindparam("which")).values(drop_at=bindparam("then"))
+_EXTEND = (
+    update(HIBERNATIONS)
+    .where(_H.id == bindparam("which"))
+    .values(drop_at=bindparam("then"), extended=True)
+)
 _DUE = (
     select(_H.session_id)
     .join(SESSIONS, _S.id == _H.session_id)
@@ -80,7 +78,8 @@ def let_go(db: Connection, session_id: str) -> None:
 
 def rest_again(db: Connection, rest: Hibernation, now: datetime) -> None:
     """Its resuming came to nothing: it has time enough for another try."""
-    db.execute(_UNTIL, {"which": rest.id, "then": rest.again(now)})
+    if (then := rest.again(now)) != rest.drop_at:
+        db.execute(_EXTEND, {"which": rest.id, "then": then})
 
 
 def is_kept(db: Connection, session_id: str) -> bool:
@@ -99,9 +98,10 @@ def ids(db: Connection) -> frozenset[str]:
     return frozenset(db.scalars(_IDS))
 
 
-def count(db: Connection, owner: str) -> int:
-    """How many sessions of an owner rest, or are on their way back."""
-    return db.execute(_COUNT, {"whose": owner}).scalar_one()
+def of_owner(db: Connection, owner: str) -> frozenset[str]:
+    """Ids of the sessions of an owner of which something is kept. One that has just begun to run
+    again is such a one: its end would make it rest once more."""
+    return frozenset(db.scalars(_OWNERS, {"whose": owner}))
 
 
 def dropping(

@@ -172,8 +172,17 @@ def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> 
     store.resume(rests.id, BACK, after(50))
     run_pass(store, 60)
     start(store, rests.id, 61)
-    # It does not count as one that rests, but for itself no more than for others.
+    # It may rest once more; until it is sure to run no other one has its place.
     store.check_hibernation(rests.id, 1)
+    other = running(store, "other")
+    with pytest.raises(RequestError) as error:
+        begin_rest(store, other, most=1)
+    assert codes(error) == [("", "too_many_hibernated")]
+    commit = begin_rest(store, other, most=2)
+    with pytest.raises(RequestError) as error:
+        store.check_hibernation(running(store, "third").id, 2)
+    assert "You have 2 hibernated sessions, and your limit is 2." in str(error.value)
+    store.cancel_commit(commit.id, after(62))
     ends = store.move(rests.id, S.TERMINATING, phase=Phase.TERMINATE, now=after(70))
     store.back_for_good(rests.id)
     assert store.is_kept(rests.id), "it does not run any more"
@@ -256,6 +265,13 @@ def test_what_could_not_be_resumed_is_not_dropped_at_once(
     kept = store.hibernation(rests.id)
     assert kept is not None
     assert kept.drop_at == (None if more is None else after(late + 3600 + more))
+    # Once: who goes on so does not have it kept for ever.
+    for number in range(1, 4):
+        store.resume(rests.id, "ana", after(late + number * 9000))
+        store.move(
+            rests.id, S.CANCELLED, phase=Phase.CANCEL, now=after(late + number * 9000 + 3600)
+        )
+    assert store.hibernation(rests.id).drop_at == kept.drop_at  # type: ignore[union-attr]
     # Where there is more time than that it stays as it is.
     other = resting(store, "other", 14)
     store.resume(other.id, BACK, after(10))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from ...engine.base import EngineError
 from ...engine.images import ImageInUse, Images
-from ...model.hibernation import Hibernation
+from ...model.hibernation import SETTLES, Hibernation
 from ...site.clock import utcnow
 from ...site.runtime import Site
 
 CODE = "retention"
-# A resumed session runs before the Hub has a way to it. Where that comes to nothing, or it breaks
-# down at once, it rests again, rather than that its home goes.
-SETTLES = timedelta(minutes=2)
 DROPPED = "It was hibernated for as long as is allowed, and was dropped."
 
 

@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("made_at", _TIME, nullable=False),
         sa.Column("drop_at", _TIME, nullable=True),
         sa.Column("current", sa.Boolean(create_constraint=False), nullable=False),
+        sa.Column("extended", sa.Boolean(create_constraint=False), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_hibernations"),
     )
     for column in ("session_id", "owner"):
