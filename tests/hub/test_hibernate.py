@@ -45,7 +45,7 @@ def running(hub: Hub, api: Api, **body: Any) -> dict[str, Any]:
     return runs(hub, api, reply.json()["sessions"][0]["id"])
 
 
-def until(hub: Hub, api: Api, session_id: str, status: str) -> dict[str, Any]:
+def until(hub: Hub, api: Api, session_id: str, status: str, seconds: float = 120) -> dict[str, Any]:
     """The session, when it has come to this status."""
 
     def there() -> dict[str, Any] | None:
@@ -53,7 +53,7 @@ def until(hub: Hub, api: Api, session_id: str, status: str) -> dict[str, Any]:
         return dict(row) if row["status"] == status else None
 
     try:
-        return wait_for(f"{session_id} to be {status}", there, 120)
+        return wait_for(f"{session_id} to be {status}", there, seconds)
     except AssertionError:
         print(hub.log_text()[-6000:])
         print(json.dumps(api.call("GET", f"api/sessions/{session_id}/history").json(), indent=1))
@@ -269,12 +269,12 @@ def test_one_that_is_idle_rests_by_itself(hub: Hub) -> None:
     idler = Api(hub, "idler")
     reply = idler.call("POST", "api/sessions", json={"name": "parked"})
     session = reply.json()["sessions"][0]["id"]
-    # However long that takes here: it may rest before it is seen to run.
-    rests = until(hub, idler, session, "HIBERNATED")
+    # It may rest before it is seen to run. That is a start, a window of 30 seconds and its image.
+    rests = until(hub, idler, session, "HIBERNATED", 480)
     assert rests["reason"].startswith("It was little used for 30 seconds: ")
     assert rests["reason_code"] == "idle_utilization"
     assert hub.held("idler") == []
     assert len(hub.volumes()) == 1, "its home"
     assert idler.call("DELETE", f"api/sessions/{session}").status_code == 202
-    wait_for("its home to go", lambda: hub.volumes() == [], 90)
-    wait_for("its image to go", lambda: kept_images(hub) == [], 90)
+    wait_for("its home to go", lambda: hub.volumes() == [], 240)
+    wait_for("its image to go", lambda: kept_images(hub) == [], 240)
