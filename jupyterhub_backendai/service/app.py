@@ -39,6 +39,7 @@ from .calls.metrics import MetricsHandler
 from .calls.options import EstimateHandler, OptionsHandler
 from .calls.sessions import HistoryHandler, SessionHandler, SessionsHandler
 from .calls.usage import UsageHandler
+from .dropping import Drops
 from .ending import tell_hub
 from .estimates import Estimates
 from .feed import Feed
@@ -150,7 +151,7 @@ class Service:
         self.book = Book(self.life.sign)
         self.streams, self.logs = stream_places(), log_places()
         self.launchers, self.once = Turns(), Once()
-        self.images = ImageDoor()
+        self.images, self.drops = ImageDoor(), Drops()
         self.runner = Runner()
         self.idle: IdleWorker | None = None  # while there is no site
         self.notices: NoticesWorker | None = None  # the same
@@ -200,6 +201,7 @@ class Service:
             site,
             lambda: None if self.idle is None else self.idle.watch,
             channels_of(site),
+            self.drops,
             session_pages(),
             self.metrics.note_notice,
         )
@@ -226,7 +228,7 @@ class Service:
         making = {}
         if images is not None:
             tell = partial(tell_hub, site, self.hub)
-            making["images"] = CommitWorker(site, images, self.images, tell).run
+            making["images"] = CommitWorker(site, images, self.images, tell, self.drops).run
         return {
             **making,
             "idle": self.idle.run,

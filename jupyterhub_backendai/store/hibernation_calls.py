@@ -88,11 +88,6 @@ class HibernationCalls(StoreBase):
         with self._db.query() as db:
             return kept.dropping(db, owner, before)
 
-    def hibernations_due(self, now: datetime) -> list[str]:
-        """Ids of hibernated sessions whose time is over."""
-        with self._db.query() as db:
-            return kept.due(db, now)
-
     def hibernations_back(self, before: datetime) -> list[str]:
         """Ids of sessions that run again since then or longer, and are kept still."""
         with self._db.query() as db:

@@ -36,12 +36,6 @@ _EXTEND = (
     .where(_H.id == bindparam("which"))
     .values(drop_at=bindparam("then"), extended=True)
 )
-_DUE = (
-    select(_H.session_id)
-    .join(SESSIONS, _S.id == _H.session_id)
-    .where(_H.current, _H.drop_at <= bindparam("now"), _S.status == Status.HIBERNATED.value)
-    .order_by(_H.drop_at)
-)
 _SOON = (
     select(HIBERNATIONS, _S.name)
     .join(SESSIONS, _S.id == _H.session_id)
@@ -119,11 +113,6 @@ def dropping(
 def back(db: Connection, before: datetime) -> list[str]:
     """Ids of those that run again, and did so before this time."""
     return list(db.scalars(_BACK, {"before": before}))
-
-
-def due(db: Connection, now: datetime) -> list[str]:
-    """Ids of hibernated sessions that are not to be kept any longer."""
-    return list(db.scalars(_DUE, {"now": now}))
 
 
 def over(db: Connection) -> list[Hibernation]:

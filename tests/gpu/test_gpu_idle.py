@@ -16,8 +16,9 @@ from jupyterhub_backendai.service.workers.idle import IdleWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import AgentReport
 
+from ..service.moved_time import Time
 from ..service.running import running, until_open
-from ..service.test_idle_worker import INTERVAL, Time
+from ..service.test_idle_worker import INTERVAL
 from .conftest import Fake, Proc
 from .test_gpu_service import CONTAINER, SHARED, started_by
 

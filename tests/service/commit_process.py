@@ -24,6 +24,7 @@ from traitlets.config import Config
 from jupyterhub_backendai.configuration import read_configuration
 from jupyterhub_backendai.engine import docker_commits
 from jupyterhub_backendai.service.commits.making import Times
+from jupyterhub_backendai.service.dropping import Drops
 from jupyterhub_backendai.service.images import ImageDoor
 from jupyterhub_backendai.service.parts import ServiceSite
 from jupyterhub_backendai.service.workers.commits import CommitWorker
@@ -96,7 +97,7 @@ async def main(settings: dict[str, Any], stop: Stop) -> None:
     store.finish_commit = finished  # type: ignore[method-assign]
     store.finish_hibernation = rested  # type: ignore[method-assign]
     images = site.engine.images
-    worker = CommitWorker(site, images, ImageDoor(), _no_hub, Times(again=0.2, away=300))
+    worker = CommitWorker(site, images, ImageDoor(), _no_hub, Drops(), Times(again=0.2, away=300))
     while site.store.commits_under_way():
         await worker.once()
         await worker.settled()

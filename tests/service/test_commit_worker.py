@@ -36,7 +36,6 @@ from jupyterhub_backendai.service.commits import resting
 from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.commits.removing import Removing
 from jupyterhub_backendai.service.ending import tell_hub
-from jupyterhub_backendai.service.pages import idle as idle_pages
 from jupyterhub_backendai.service.workers import commits as commits_worker
 from jupyterhub_backendai.service.workers.commits import CommitWorker
 from jupyterhub_backendai.site.clock import utcnow
@@ -45,6 +44,7 @@ from jupyterhub_backendai.store import Commit, Unavailable
 from jupyterhub_backendai.store.image_tables import IMAGES
 
 from .image_shelf import Shelf, begin, made, running_session, shelf_of
+from .moved_time import Time
 from .running import Running, running, until_open
 from .ways import end, make_running, until
 
@@ -59,7 +59,7 @@ def worker_of(service: Running, shelf: Shelf, times: Times) -> CommitWorker:
     """A worker of this service, beside its own."""
     parts = service.service
     tell = partial(tell_hub, parts.parts.site, parts.hub)
-    return CommitWorker(parts.parts.site, shelf, parts.images, tell, times)
+    return CommitWorker(parts.parts.site, shelf, parts.images, tell, parts.drops, times)
 
 
 @dataclass
@@ -747,8 +747,11 @@ def removed(work: Work, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool
 
 
 async def test_a_session_rests_and_is_dropped_when_its_time_is_over(
-    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+    work: Work, removed: list[tuple[str, bool]]
 ) -> None:
+    time = Time()
+    drops = work.service.service.drops = time.drops
+    work.restart()
     commit = await rest_asked(work)
     await work.all()
     store, id = work.service.store, commit.session_id
@@ -761,7 +764,11 @@ async def test_a_session_rests_and_is_dropped_when_its_time_is_over(
     # Nothing sweeps up what is kept.
     await work.worker._sweep()
     assert ("local", kept.reference) in work.shelf.images
-    monkeypatch.setattr(resting, "utcnow", lambda: utcnow() + timedelta(days=14, hours=1))
+    time.passes((kept.drop_at - time.wall).total_seconds() - 3600)
+    await drops.look(work.site)
+    await work.worker.resting.once()
+    assert store.get(id).status is Status.HIBERNATED
+    time.passes(3600)
     work.shelf.errors["remove"] = [ImageInUse("a container has it"), AgentUnreachable("silent")]
     for _ in range(4):
         await work.worker.resting.once()
@@ -888,13 +895,15 @@ async def test_one_that_is_back_keeps_its_home_until_it_is_sure_to_run(
 
 
 async def test_its_owner_sees_that_it_is_dropped_soon(
-    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+    work: Work, removed: list[tuple[str, bool]]
 ) -> None:
     commit = await rest_asked(work)
     await work.all()
     page = "?part=warnings"
     assert "dropped" not in (await work.service.call("GET", page, "alice")).json
-    monkeypatch.setattr(idle_pages, "utcnow", lambda: utcnow() + timedelta(days=13, hours=1))
+    time = Time()
+    time.passes(13 * 86400 + 3600)
+    work.service.service.drops = time.drops
     told = (await work.service.call("GET", page, "alice")).json
     assert "will be dropped at" in told
     assert f"sessions/{commit.session_id}" in told

@@ -6,8 +6,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +17,19 @@ from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.model.usage import Step, span_of
 from jupyterhub_backendai.service.idle.asking import Asker
-from jupyterhub_backendai.service.idle.clock import Sources, SteadyClock
+from jupyterhub_backendai.service.idle.clock import SteadyClock
 from jupyterhub_backendai.service.sampling import Has
 from jupyterhub_backendai.service.workers.idle import IdleWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import ClockRecord, Session
 
+from .moved_time import Time
 from .running import Running, launch, running, until_open
 from .session_server import SessionServer, session_server
 from .ways import make_running
 
 INTERVAL = 15.0
 HOUR = 3600.0
-
-
-@dataclass
-class Time:
-    """Time as a test has it pass."""
-
-    boot: float = 1000.0
-    wall: datetime = field(default_factory=utcnow)
-    boot_id: str = "one"
-
-    def passes(self, seconds: float) -> None:
-        self.boot += seconds
-        self.wall += timedelta(seconds=seconds)
-
-    def is_set(self, seconds: float) -> None:
-        """Somebody sets the wall's clock."""
-        self.wall += timedelta(seconds=seconds)
-
-    @property
-    def sources(self) -> Sources:
-        return Sources(lambda: self.wall, lambda: self.boot, lambda: self.boot_id)
 
 
 @dataclass

@@ -22,18 +22,17 @@ import pytest
 from aiohttp import web
 
 from jupyterhub_backendai.model.notices import Mail, Webhook
-from jupyterhub_backendai.service.notify import subjects
 from jupyterhub_backendai.service.notify.addresses import Addresses
 from jupyterhub_backendai.service.notify.channel import Channel, NotTaken, Pages
 from jupyterhub_backendai.service.notify.mail import MailChannel, compose
 from jupyterhub_backendai.service.notify.message import Message, when
 from jupyterhub_backendai.service.notify.webhook import SIGNATURE, TIMESTAMP, WebhookChannel
-from jupyterhub_backendai.service.workers import notices as notices_worker
 from jupyterhub_backendai.service.workers.notices import NoticesWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import NoticeKey, NoticeState, Return
 
 from .images_made import rest
+from .moved_time import Time
 from .receivers import Hook, Mailbox, certificate, mailbox, receiver, silence
 from .running import running, until_open
 from .test_idle_worker import HOUR, INTERVAL, Idle, idle
@@ -60,6 +59,7 @@ class Warned:
             self.one.service.service.parts.site,
             lambda: self.one.worker.watch,
             self.channels,
+            self.one.service.service.drops,
             lambda id: PAGE + id,
             lambda channel, outcome: self.counted.update([(channel, outcome)]),
         )
@@ -574,22 +574,22 @@ async def test_a_secret_that_others_may_read_stops_the_start(tmp_path: Path) -> 
 
 
 async def test_owners_are_told_that_a_hibernated_session_is_dropped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    late = timedelta()
-    monkeypatch.setattr(subjects, "utcnow", lambda: utcnow() + late)
-    monkeypatch.setattr(notices_worker, "utcnow", lambda: utcnow() + late)
+    time = Time()
     async with (
         receiver() as hook, mailbox() as box,
         warned(tmp_path, box.settings, {"url": hook.url}) as it,
     ):  # fmt: skip
         service = it.one.service
+        service.service.drops = time.drops
+        it.begin()
         session = service.store.get(it.one.id)
         rest(service, session, timedelta(days=3))
         await it.one.once()
         await it.once()
         assert box.mails == []
-        late = timedelta(days=2, minutes=1)
+        time.passes(2 * 86400 + 60)
         for _ in range(3):
             await it.once()
         assert len(box.mails) == len(hook.got) == 1
@@ -600,13 +600,16 @@ async def test_owners_are_told_that_a_hibernated_session_is_dropped(
         assert (body["kind"], body["check"], body["warning"]) == (
             "drop_warning", "retention", 86400,
         )  # fmt: skip
-        late = timedelta(days=3, minutes=-30)
-        it.begin()  # after a restart
+        time.passes(86400 + 60)
+        service.service.drops = time.drops
+        it.begin()  # after a restart, when it should have been dropped already
         for _ in range(2):
             await it.once()
         assert len(box.mails) == 2
+        assert "will be dropped at" in box.mails[1].get_content()
+        assert "in about 1 hour" in " ".join(box.mails[1].get_content().split())
         # Resumed, there is nothing to tell.
         service.store.resume(session.id, Return("alice", (), None), utcnow())
-        late = timedelta(days=3, minutes=-1)
+        time.passes(3500)
         await it.once()
         assert len(box.mails) == 2

@@ -45,7 +45,7 @@ class HibernationHandler(SessionHandler):
         rest = await self.site.db(self.site.store.hibernation, session.id)
         if rest is None:
             raise Refused(404, "not_hibernated", "This session is not hibernated.", "id")
-        self.reply(HibernationRow.of(rest))
+        self.reply(HibernationRow.of(self.service.drops.told(rest)))
 
     async def post(self, id: str) -> None:
         session = await self.session(id)

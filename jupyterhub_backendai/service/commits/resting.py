@@ -7,6 +7,7 @@ from ...engine.images import ImageInUse, Images
 from ...model.hibernation import SETTLES, Hibernation
 from ...site.clock import utcnow
 from ...site.runtime import Site
+from ..dropping import Drops
 
 CODE = "retention"
 DROPPED = "It was hibernated for as long as is allowed, and was dropped."
@@ -15,18 +16,22 @@ DROPPED = "It was hibernated for as long as is allowed, and was dropped."
 class Resting:
     """Drops what is not to be kept any longer. Each step may be done again."""
 
-    def __init__(self, site: Site, images: Images) -> None:
-        self.site, self.images = site, images
+    def __init__(self, site: Site, images: Images, drops: Drops) -> None:
+        self.site, self.images, self.drops = site, images, drops
 
     async def once(self) -> None:
         """One round. Raises `Unavailable`."""
         site = self.site
         for session_id in await site.db(site.store.hibernations_back, utcnow() - SETTLES):
             await site.db(site.store.back_for_good, session_id)
-        for session_id in await site.db(site.store.hibernations_due, utcnow()):
-            if await site.db(site.store.drop_if_due, session_id, CODE, DROPPED, utcnow()):
-                site.log.info("Session %s is dropped", session_id)
-                await site.end(session_id, CODE, DROPPED)
+        now = self.drops.now
+        for rest, _ in await site.db(site.store.hibernations_dropping, None, now):
+            if not self.drops.is_due(rest):
+                continue
+            id = rest.session_id
+            if await site.db(site.store.drop_if_due, id, CODE, DROPPED, now):
+                site.log.info("Session %s is dropped", id)
+                await site.end(id, CODE, DROPPED)
         for rest in await site.db(site.store.hibernations_over):
             await self._remove(rest)
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 from ...model.hibernation import DROP_WARNINGS, Hibernation
 from ...scheduling.idle import earliest
-from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import Notice, NoticeKey
+from ..dropping import Drops
 from ..idle.views import keeps_for
 from ..idle.watch import Watch
 from ..idle.watched import Watched
@@ -94,10 +94,10 @@ class Ending:
 
 
 class Dropping:
-    """A hibernated session that is not kept much longer, as it was read a moment ago."""
+    """A hibernated session that is not kept much longer, as people are told of it."""
 
-    def __init__(self, rest: Hibernation, name: str, page_of: PageOf) -> None:
-        self._rest, self._name, self._page_of = rest, name, page_of
+    def __init__(self, rest: Hibernation, name: str, drops: Drops, page_of: PageOf) -> None:
+        self._rest, self._name, self._drops, self._page_of = rest, name, drops, page_of
 
     @property
     def id(self) -> str:
@@ -118,12 +118,12 @@ class Dropping:
         if self.ends_at is None:
             return None
         kept = self.ends_at - self._rest.made_at.timestamp()
-        return due(DROP_WARNINGS, self.ends_at, kept, utcnow().timestamp(), notices)
+        return due(DROP_WARNINGS, self.ends_at, kept, self._drops.now.timestamp(), notices)
 
     def message(self, key: NoticeKey) -> Message | None:
         if self._rest.drop_at is None:
             return None
-        left = (self._rest.drop_at - utcnow()).total_seconds()
+        left = (self._rest.drop_at - self._drops.now).total_seconds()
         return Message(
             key, self._name, self.owner, self._rest.drop_at, left, "retention",
             "It is hibernated, and is not kept any longer then.", 0.0, self._page_of(self.id),

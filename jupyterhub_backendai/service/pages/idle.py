@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ...model.hibernation import DROP_WARNINGS, Hibernation
 from ...scheduling.idle import earliest
-from ...site.clock import utcnow
-from ...site.runtime import Site
 from ...store import Session
 from ..auth import START
 from ..base import Refused
@@ -59,13 +56,6 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
             service.notices.told(one.session.id) if service.notices is not None else "",
             fate(first.check), what_stays(first.check),
         )  # fmt: skip
-
-
-async def drops_of(site: Site, owner: str) -> list[tuple[Hibernation, str]]:
-    """What is kept of a user's hibernated sessions and will be dropped within a day, with their
-    names."""
-    soon = utcnow() + timedelta(seconds=max(DROP_WARNINGS))
-    return await site.db(site.store.hibernations_dropping, owner, soon)
 
 
 def ends_at(service: Service, session: Session) -> datetime | None:

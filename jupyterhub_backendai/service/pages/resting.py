@@ -22,7 +22,7 @@ async def rest_of(page: Page, session: Session, may: bool) -> dict[str, Any]:
         found = await obstacle(page.site, session)
     resumes = may and rest is not None
     return {
-        "rest": rest,
+        "rest": None if rest is None else page.service.drops.told(rest),
         "can_hibernate": offered and found is None,
         "hibernate_url": page.page_of(session, "hibernate"),
         "resume_url": page.page_of(session, "resume") if resumes else "",

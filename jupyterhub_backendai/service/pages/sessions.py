@@ -20,7 +20,7 @@ from ..auth import READ, START, Caller
 from ..owners import EVERYBODY, whose
 from ..queries import Word
 from .base import Page
-from .idle import drops_of, ends_at, warnings_of
+from .idle import ends_at, warnings_of
 from .launcher import FOR
 from .lists import ListSettings
 from .use import Bar, bars
@@ -83,7 +83,7 @@ class SessionsPage(Page):
             # Every page asks for it: who may not see their own sessions has none to be warned of.
             may = self.caller.is_user and self.caller.may(READ, self.caller.name)
             found = list(warnings_of(self.service, self.caller.name)) if may else []
-            drops = await drops_of(site, self.caller.name) if may else []
+            drops = await self.service.drops.soon(site, self.caller.name) if may else []
             self.write_page("", PARTS, warnings=found, drops=drops)
             return
         owner = await whose(self.service, self.caller, query.owner or None)
@@ -130,7 +130,7 @@ class SessionsPage(Page):
         if any(one.status is Status.HIBERNATED for one in sessions):
             find = self.site.store.hibernations_dropping
             found = await self.site.db(find, None)
-        until = {rest.session_id: rest.drop_at for rest, _ in found}
+        until = {rest.session_id: self.service.drops.told(rest).drop_at for rest, _ in found}
         return lambda session: until.get(session.id)
 
     def _may_resume(self, session: Session) -> bool:

@@ -20,6 +20,7 @@ from ..commits.making import Making, TellHub, Times
 from ..commits.removing import Removing
 from ..commits.resting import Resting
 from ..commits.sweeping import sweep
+from ..dropping import Drops
 from ..images import ImageDoor
 
 ON_AN_AGENT = 2  # images that are made on one agent at a time; more only wait for its disk
@@ -40,12 +41,13 @@ class CommitWorker:
         images: Images,
         door: ImageDoor,
         tell_hub: TellHub,
+        drops: Drops,
         times: Times | None = None,
     ) -> None:
         self.site, self.images, self.door, self.tell_hub = site, images, door, tell_hub
         self.times = times or Times()
         self.removing = Removing(site, images)
-        self.resting = Resting(site, images)
+        self.resting = Resting(site, images, drops)
         self._making: dict[str, tuple[Making, asyncio.Task[None]]] = {}  # by the id of the work
         self._pushing: dict[str, asyncio.Semaphore] = {}  # by agent
         self._removals: dict[str, asyncio.Task[None]] = {}  # by the reference of the image

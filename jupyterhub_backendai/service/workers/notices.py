@@ -12,14 +12,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 from ..._within import within
 from ...model.errors import shown
-from ...model.hibernation import DROP_WARNINGS
 from ...site.clock import utcnow
 from ...site.runtime import Site
 from ...store import Notice, NoticeKey, NoticeState, Unavailable
+from ..dropping import Drops
 from ..idle.watch import Watch
 from ..notify.channel import Channel, Delivery, NotTaken, Pages
 from ..notify.message import Message
@@ -43,10 +42,11 @@ class NoticesWorker:
         site: Site,
         watch: Callable[[], Watch | None],
         channels: Sequence[Channel],
+        drops: Drops,
         page_of: Callable[[str], str] = lambda _: "",
         count: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
-        self.site, self.channels = site, channels
+        self.site, self.channels, self.drops = site, channels, drops
         self._watch, self._page_of, self._count = watch, page_of, count
         self._known: dict[str, dict[NoticeKey, Notice]] | None = None  # by session
         self._slots = {one.name: asyncio.Semaphore(AT_ONCE) for one in channels}
@@ -83,9 +83,10 @@ class NoticesWorker:
         if watch is None:
             return
         known = await self._load()
-        then = utcnow() + timedelta(seconds=max(DROP_WARNINGS))
-        dropping = await self.site.db(self.site.store.hibernations_dropping, None, then)
-        rests = {rest.session_id: Dropping(rest, name, self._page_of) for rest, name in dropping}
+        rests = {
+            rest.session_id: Dropping(rest, name, self.drops, self._page_of)
+            for rest, name in await self.drops.look(self.site)
+        }
         for id in known.keys() - watch.sessions.keys() - rests.keys():
             for key in known.pop(id):
                 self._again.pop(key, None)
