@@ -6,7 +6,9 @@ images (`workers.commits`), which ends the session when it is whole.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from functools import partial
+from types import MappingProxyType
 
 from ..model.errors import FieldError, Kind, RequestError
 from ..model.hibernation import IMAGE_NAME, Hibernating, not_hibernatable, not_resumable, too_many
@@ -25,17 +27,25 @@ def rule_of(site: Site, session: Session) -> Hibernating:
     return site.policies.of(session.owner, session.owner_groups).hibernate
 
 
-async def obstacle(site: Site, session: Session) -> FieldError | None:
-    """Why a session cannot be hibernated now."""
+def lasting(
+    site: Site, session: Session, resting: Mapping[str, Set[str]] = MappingProxyType({})
+) -> FieldError | None:
+    """Why a session cannot be hibernated now or a little later, whatever its agent says. `resting`:
+    by owner the sessions that count as hibernated."""
     running = session.status is Status.RUNNING and session.agent is not None
     if (error := not_hibernatable(session.type, running)) is not None:
         return error
     if engine_of(site) is None:
         message = "What runs the sessions of this site cannot hibernate them."
         return FieldError("", "engine_cannot", message, Kind.CONFLICT)
-    most = rule_of(site, session).most
-    if most == 0:
-        return too_many(0, most)
+    others = resting.get(session.owner, frozenset()) - {session.id}
+    return too_many(len(others), rule_of(site, session).most)
+
+
+async def obstacle(site: Site, session: Session) -> FieldError | None:
+    """Why a session cannot be hibernated now; the limit is asked of the database only then."""
+    if (error := lasting(site, session)) is not None:
+        return error
     latest = await site.db(site.store.commit_of, session.id)
     if latest is not None and not latest.status.is_final:
         return under_way()

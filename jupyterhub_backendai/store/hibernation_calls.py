@@ -28,6 +28,11 @@ class HibernationCalls(StoreBase):
         with self._db.read() as db:
             images.check_rest(db, queries.get(db, session_id), most)
 
+    def resting(self) -> dict[str, set[str]]:
+        """By owner the ids of the sessions that count as hibernated."""
+        with self._db.query() as db:
+            return kept.resting(db)
+
     def begin_hibernation(
         self,
         session_id: str,

@@ -124,19 +124,19 @@ def check_rest(db: Connection, session: Session, most: int) -> None:
     running = session.status is Status.RUNNING and session.agent is not None
     if (error := not_hibernatable(session.type, running)) is not None:
         raise RequestError([error])
-    theirs = _under_way_of(db, session, rests=True)
-    others = kept.of_owner(db, session.owner) | {one.session_id for one in theirs}
-    if (error := too_many(len(others - {session.id}), most)) is not None:
+    _under_way_of(db, session)
+    others = kept.resting(db, session.owner).get(session.owner, set()) - {session.id}
+    if (error := too_many(len(others), most)) is not None:
         raise RequestError([error])
 
 
-def _under_way_of(db: Connection, session: Session, rests: bool = False) -> list[Commit]:
-    """Images that are made of the owner's sessions, or, where one `rests`, of those that are
-    hibernated. Raises `RequestError` where one is made of this session."""
+def _under_way_of(db: Connection, session: Session) -> list[Commit]:
+    """Images that are made of the owner's sessions, to be kept as such. Raises `RequestError` where
+    one is made of this session."""
     theirs = [_commit_of(row) for row in db.execute(_THEIRS_UNDER_WAY, {"whose": session.owner})]
     if any(one.session_id == session.id for one in theirs):
         raise RequestError([under_way()])
-    return [one for one in theirs if one.hibernates == rests]
+    return [one for one in theirs if not one.hibernates]
 
 
 def begin(

@@ -10,19 +10,25 @@ from dataclasses import asdict, fields
 from datetime import datetime, timezone
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, exists, insert, select, text, update
 
 from ..model.hibernation import Hibernation
 from ..model.status import FINAL, Status
 from .hibernation_tables import HIBERNATIONS
+from .image_tables import COMMITS, UNDER_WAY
 from .tables import SESSIONS, among
 
-_H, _S = HIBERNATIONS.c, SESSIONS.c
+_H, _S, _C = HIBERNATIONS.c, SESSIONS.c, COMMITS.c
 _NAMES = tuple(field.name for field in fields(Hibernation))
 _CURRENT = select(HIBERNATIONS).where(_H.session_id == bindparam("of"), _H.current)
 _IS_KEPT = select(exists().where(_H.session_id == bindparam("of"), _H.current))
 _IDS = select(_H.session_id).where(_H.current)
-_OWNERS = select(_H.session_id).where(_H.owner == bindparam("whose"), _H.current)
+_KEPT = select(_H.owner, _H.session_id).where(_H.current)
+_WILL_REST = select(_C.owner, _C.session_id).where(text(UNDER_WAY), _C.hibernates)
+_RESTING = _KEPT.union_all(_WILL_REST)
+_RESTING_OF = _KEPT.where(_H.owner == bindparam("whose")).union_all(
+    _WILL_REST.where(_C.owner == bindparam("whose"))
+)
 _BACK = (
     select(_H.session_id)
     .join(SESSIONS, _S.id == _H.session_id)
@@ -92,10 +98,15 @@ def ids(db: Connection) -> frozenset[str]:
     return frozenset(db.scalars(_IDS))
 
 
-def of_owner(db: Connection, owner: str) -> frozenset[str]:
-    """Ids of the sessions of an owner of which something is kept. One that has just begun to run
-    again is such a one: its end would make it rest once more."""
-    return frozenset(db.scalars(_OWNERS, {"whose": owner}))
+def resting(db: Connection, owner: str | None = None) -> dict[str, set[str]]:
+    """By owner the ids of the sessions that count as hibernated, of one owner or of all: of which
+    something is kept, or will be. One that has just begun to run again is such a one: its end would
+    make it rest once more."""
+    found: dict[str, set[str]] = {}
+    values = {} if owner is None else {"whose": owner}
+    for row in db.execute(_RESTING if owner is None else _RESTING_OF, values):
+        found.setdefault(row.owner, set()).add(row.session_id)
+    return found
 
 
 def dropping(

@@ -17,7 +17,7 @@ from jupyterhub_backendai.service.idle import resting as idle_resting
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import Made
 
-from .image_shelf import CONTAINER, Shelf, shelf_of
+from .image_shelf import CONTAINER, Shelf, running_session, shelf_of
 from .images_made import rest
 from .test_idle_worker import HOUR, INTERVAL, Idle, idle
 from .ways import make_running
@@ -126,6 +126,150 @@ async def test_three_that_fail_are_enough(tmp_path: Path, monkeypatch: pytest.Mo
         await one.rounds(5 * INTERVAL)
         assert not one.is_running
         assert one.session.reason.endswith("It could not be hibernated: Ask Bob.")
+
+
+# ---- it cannot be, and its owner is told before it is ended ------------------------------------
+
+WARNINGS = (3600, 600)
+NO_ROOM = Look(10 * GIB, GIB)
+RESUME = "End one first, or resume one, which counts until it has run for 2 minutes."
+ENDS = "It cannot be hibernated, so its home and what was installed go: "
+
+
+async def parked_long(one: Idle, left: float = 20 * INTERVAL) -> Shelf:
+    """The same, and it was warned of that: so many seconds are left."""
+    one.service.service.parts.site.idle.warnings = WARNINGS
+    shelf = await parked(one)
+    assert one.worker.watch is not None
+    ends_at = one.worker.watch.sessions[one.id].ends_at
+    assert ends_at is not None
+    await one.rounds(ends_at - one.worker.watch.clock.now() - left)
+    return shelf
+
+
+async def page(one: Idle) -> str:
+    """What its owner's pages warn of."""
+    return str((await one.service.call("GET", "?part=warnings", "alice")).json)
+
+
+async def another_rests(one: Idle) -> str:
+    """One more of the same owner, which is hibernated."""
+    session = await running_session(one.service)
+    return rest(one.service, one.service.store.get(session["id"])).id
+
+
+async def test_what_turns_out_at_the_end_is_told_before_it_is_ended(tmp_path: Path) -> None:
+    async with idle(tmp_path, RESTS) as one:
+        shelf = await parked_long(one)
+        shelf.looks = NO_ROOM
+        assert "will be hibernated at" in await page(one)
+        await one.rounds(25 * INTERVAL)
+        assert one.is_running
+        assert 590 - 5 * INTERVAL <= await one.left() <= 600
+        warned = await page(one)
+        assert "will be ended at" in warned
+        assert f"{ENDS}The session has written 10 GB" in warned
+        assert "hibernated at" not in warned
+        assert "after 1 hour of that it ends" in warned
+        view = await one.view()
+        assert (view["then"], view["why_not"][:23]) == ("ended", "The session has written")
+        part = (await one.service.call("GET", f"sessions/{one.id}?part=idle", "alice")).json
+        assert "It cannot be hibernated, so it is ended" in part
+        await one.rounds(await one.left() - INTERVAL)
+        assert one.is_running
+        await one.rounds(3 * INTERVAL)
+        assert not one.is_running
+        assert "It could not be hibernated: The session has written 10 GB" in one.session.reason
+
+
+async def test_what_is_no_obstacle_any_more_ends_nothing(tmp_path: Path) -> None:
+    async with idle(tmp_path, RESTS) as one:
+        shelf = await parked_long(one)
+        room, shelf.looks = shelf.looks, NO_ROOM
+        await one.rounds(25 * INTERVAL)
+        assert "will be ended at" in await page(one)
+        shelf.looks = room
+        await one.rounds(HOUR)
+        assert one.is_running
+        commit = one.service.store.commit_of(one.id)
+        assert commit is not None
+        assert commit.hibernates
+
+
+async def test_who_uses_it_then_is_told_the_next_time_what_is_true_then(tmp_path: Path) -> None:
+    async with idle(tmp_path, RESTS) as one:
+        shelf = await parked_long(one)
+        room, shelf.looks = shelf.looks, NO_ROOM
+        await one.rounds(25 * INTERVAL)
+        one.says(used=0)
+        await one.rounds(HOUR / 2)
+        shelf.looks = room
+        await one.rounds(HOUR / 4)
+        assert "will be hibernated at" in await page(one)
+
+
+async def test_a_limit_is_told_with_the_first_warning(tmp_path: Path) -> None:
+    policy = {"hibernate": {"most": 1}}
+    async with idle(tmp_path, RESTS, default_policy=policy) as one:
+        other = await another_rests(one)
+        await parked_long(one, left=HOUR / 2 - 2 * INTERVAL)
+        warned = await page(one)
+        assert f"{ENDS}You have 1 hibernated session, and your limit is 1." in warned
+        left = await one.left()
+        one.service.store.let_go(other, "user_requested", "alice ended it.")
+        await one.rounds(INTERVAL)
+        assert "will be hibernated at" in await page(one)
+        await another_rests(one)
+        await one.rounds(INTERVAL)
+        assert "will be ended at" in await page(one)
+        assert abs(await one.left() - (left - 2 * INTERVAL)) <= 2, "there is time enough"
+        await one.rounds(left - 4 * INTERVAL)
+        assert one.is_running
+        await one.rounds(4 * INTERVAL)
+        assert one.session.reason.endswith("and your limit is 1. " + RESUME)
+
+
+async def test_a_limit_that_is_reached_at_the_last_moment_puts_the_end_off(tmp_path: Path) -> None:
+    policy = {"hibernate": {"most": 1}}
+    async with idle(tmp_path, RESTS, default_policy=policy) as one:
+        await parked_long(one, left=20 * INTERVAL)
+        await another_rests(one)
+        await one.rounds(INTERVAL)
+        assert "will be ended at" in await page(one)
+        left = await one.left()
+        assert 600 <= left <= 600 + 20 * INTERVAL
+        await one.rounds(left - INTERVAL)
+        assert one.is_running
+        await one.rounds(3 * INTERVAL)
+        assert not one.is_running
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_three_that_fail_are_told_and_one_more_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    async with idle(tmp_path, RESTS) as one:
+        shelf = await parked_long(one)
+        late = utcnow()
+        monkeypatch.setattr(idle_resting, "utcnow", lambda: late)
+        shelf.errors["look"] = [AgentUnreachable("silent")] * 99
+        for _ in range(3):
+            assert "will be hibernated at" in await page(one)
+            await one.rounds(25 * INTERVAL)
+            late += timedelta(minutes=11)
+        assert one.is_running
+        assert len(shelf.errors["look"]) == 96
+        assert f"{ENDS}The agent that it runs on does not answer." in await page(one)
+        left = await one.left()
+        assert left > 600 - 26 * INTERVAL
+        await one.rounds(left - INTERVAL)
+        assert one.is_running
+        if not fails:
+            shelf.errors["look"] = []
+        await one.rounds(5 * INTERVAL)
+        commit = one.service.store.commit_of(one.id)
+        assert one.is_running is not fails
+        assert (commit is None) is fails
 
 
 # ---- resumed, it begins anew --------------------------------------------------------------------

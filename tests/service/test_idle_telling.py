@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from jupyterhub_backendai.engine.images import Look
+from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.service.idle.telling import (
     EVERY,
     MISSES,
@@ -23,6 +25,7 @@ from jupyterhub_backendai.service.idle.telling import (
 from jupyterhub_backendai.service.workers.telling import TellingWorker
 from jupyterhub_backendai.store import Unavailable
 
+from .image_shelf import CONTAINER, shelf_of
 from .running import launch
 from .session_server import session_server
 from .test_idle_worker import HOUR, Idle, idle
@@ -74,6 +77,25 @@ async def told(folder: Path, rules: Any, **backend: Any) -> AsyncIterator[Told]:
             yield Told(one, worker)
         finally:
             await worker.teller.close()
+
+
+async def test_it_is_told_anew_where_it_is_not_hibernated_after_all(tmp_path: Path) -> None:
+    async with told(tmp_path, {"network": "2h", "then": "hibernate"}) as one:
+        shelf = shelf_of(one.idle.service)
+        shelf.looks = Look(10 * GIB, GIB)
+        one.idle.service.store.set_kernel(one.idle.id, container_id=CONTAINER)
+        one.idle.says(used=0)
+        await one.once()
+        await one.idle.rounds(await one.idle.left() - 30)
+        (before,) = await one.once()
+        assert before["ending"]["warning"] == 2
+        assert "it is hibernated" in before["ending"]["why"]
+        await one.idle.rounds(60)
+        (after,) = await one.once(EVERY)
+        assert after["ending"]["warning"] == 3, "so that it is shown to who put it away"
+        assert 0 < after["ending"]["left"] <= 600
+        assert "it ends" in after["ending"]["why"]
+        assert "so its home and what was installed go: The session has" in after["ending"]["why"]
 
 
 async def test_it_is_told_when_its_end_is_near_and_no_sooner(tmp_path: Path) -> None:

@@ -21,7 +21,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.notices import Mail, Webhook
+from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.service.notify.addresses import Addresses
 from jupyterhub_backendai.service.notify.channel import Channel, NotTaken, Pages
 from jupyterhub_backendai.service.notify.mail import MailChannel, compose
@@ -31,6 +33,7 @@ from jupyterhub_backendai.service.workers.notices import NoticesWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import NoticeKey, NoticeState, Return
 
+from .image_shelf import CONTAINER, shelf_of
 from .images_made import rest
 from .moved_time import Time
 from .receivers import Hook, Mailbox, certificate, mailbox, receiver, silence
@@ -90,10 +93,12 @@ async def warned(
     folder: Path,
     mail: dict[str, Any] | None = None,
     webhook: dict[str, Any] | None = None,
+    then: str = "end",
+    warnings: tuple[int, ...] = (3600, 600),
     **backend: Any,
 ) -> AsyncIterator[Warned]:
-    async with idle(folder, {"network": "4h"}, **backend) as one:
-        one.service.service.parts.site.idle.warnings = (3600, 600)
+    async with idle(folder, {"network": "4h", "then": then}, **backend) as one:
+        one.service.service.parts.site.idle.warnings = warnings
         channels: list[Channel] = []
         if mail is not None:
             channels.append(MailChannel(Mail(**{"timeout": LONG, **mail})))
@@ -571,6 +576,28 @@ async def test_a_secret_that_others_may_read_stops_the_start(tmp_path: Path) -> 
     async with running(tmp_path, notices_webhook=hook) as service:
         await until(lambda: "secret_file" in str(service.service.parts.problem))
         assert f"chmod 600 {path}" in str(service.service.parts.problem)
+
+
+@pytest.mark.parametrize("warnings", [(3600, 600), (60,)], ids=["usual", "short"])
+async def test_owners_are_told_that_it_is_not_hibernated_after_all(
+    tmp_path: Path, warnings: tuple[int, ...]
+) -> None:
+    async with (
+        receiver() as hook, mailbox() as box,
+        warned(tmp_path, box.settings, {"url": hook.url}, "hibernate", warnings) as it,
+    ):  # fmt: skip
+        one = it.one
+        shelf = shelf_of(one.service)
+        shelf.looks = Look(10 * GIB, GIB)
+        one.service.store.set_kernel(one.id, container_id=CONTAINER)
+        while one.is_running:
+            await it.pass_by(INTERVAL, each=INTERVAL)
+        assert {body["then"] for body in hook.told[:-1]} == {"hibernated"}
+        assert len(hook.told) == len(box.mails) == len(warnings) + 1
+        assert (hook.told[-1]["then"], hook.told[-1]["warning"]) == ("ended", warnings[-1])
+        assert "will be ended at" in box.mails[-1]["Subject"]
+        text = " ".join(box.mails[-1].get_content().split())
+        assert "It cannot be hibernated, so its home and what was installed go: The session" in text
 
 
 async def test_owners_are_told_that_a_hibernated_session_is_dropped(

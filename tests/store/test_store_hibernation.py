@@ -182,7 +182,9 @@ def test_one_that_breaks_down_just_when_it_is_back_rests_again(store: Store) -> 
     with pytest.raises(RequestError) as error:
         store.check_hibernation(running(store, "third").id, 2)
     assert "You have 2 hibernated sessions, and your limit is 2." in str(error.value)
+    assert store.resting() == {"ana": {rests.id, other.id}}
     store.cancel_commit(commit.id, after(62))
+    assert store.resting() == {"ana": {rests.id}}
     ends = store.move(rests.id, S.TERMINATING, phase=Phase.TERMINATE, now=after(70))
     store.back_for_good(rests.id)
     assert store.is_kept(rests.id), "it does not run any more"

@@ -58,6 +58,11 @@ class IdleView(Part):
     ends_at: datetime | None = Field(description="When it is ended if nothing changes.")
     level: Level | None
     by: CheckName | None = Field(description="The check that ends it first.")
+    then: Literal["ended", "hibernated"] | None = Field(description="What becomes of it then.")
+    why_not: str = Field(
+        description="Why it is not hibernated where it should be, for its owner to read; empty "
+        "where it is, or where nothing would have it hibernated."
+    )
     warn: bool = Field(description="Whether its owner is to be warned: the end is near.")
     kept_until: datetime | None
     keep: KeepView | None = Field(description="Null: it may not be kept.")

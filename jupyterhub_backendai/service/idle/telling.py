@@ -29,7 +29,7 @@ from .keeping import keep
 from .views import keeps_for, warnings_due
 from .watch import Watch
 from .watched import Watched
-from .words import fate, kept_in_short, reason_ahead
+from .words import fate, instead, kept_in_short, reason_ahead
 
 EVERY = 30.0  # seconds after which a server is told again
 SOON = 5.0  # seconds, where somebody looks
@@ -147,9 +147,12 @@ class Teller:
         if first is None or ends_at is None:
             return None
         warning, most = warnings_due(self.site, one, now), keeps_for(self.site, one, now)
+        why = f"{reason_ahead(first, one.why_not)} {instead(first.check, one.why_not)}".rstrip()
+        if warning and first.check.rests and one.why_not:
+            warning += 1  # it is news to who was told that it is hibernated, and put that away
         return {
-            "left": ends_at - now, "warning": warning, "fate": fate(first.check),
-            "stays": kept_in_short(first.check), "why": reason_ahead(first),
+            "left": ends_at - now, "warning": warning, "fate": fate(first.check, one.why_not),
+            "stays": kept_in_short(first.check, one.why_not), "why": why,
             "keep": limit_words(most) if most else "",
         } if warning else None  # fmt: skip
 

@@ -10,7 +10,7 @@ from ...site.runtime import Site
 from .schemas import CheckView, IdleView, KeepView, Level, MetricView
 from .watch import Watch
 from .watched import LEAST, Watched
-from .words import explained, state_text
+from .words import explained, fate, state_text
 
 SOON, NEAR = 3600.0, 4 * 3600.0  # seconds
 _ORDER: tuple[Level, ...] = ("ok", "warn", "bad")
@@ -55,6 +55,8 @@ def view_of(site: Site, watch: Watch, watched: Watched) -> IdleView:
         ends_at=None if ends is None else watch.told(ends),
         level=None if ends is None else time_level(ends - now),
         by=None if ends is None or first is None else first.check.name,
+        then=None if ends is None or first is None else fate(first.check, watched.why_not),
+        why_not=watched.why_not if first is not None and first.check.rests else "",
         warn=warnings_due(site, watched, now) > 0,
         kept_until=None if kept is None or kept <= now else watch.told(kept),
         keep=keep_view(site, watched, now),

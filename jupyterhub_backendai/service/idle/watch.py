@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 from ...model.status import Status
 from ...model.usage import Step
-from ...scheduling.idle import Verdict
+from ...scheduling.idle import Verdict, ahead, earliest
 from ...site.runtime import Site
 from ...store import Change, IdleRecord, Session
 from .clock import Sources, SteadyClock
@@ -149,6 +149,16 @@ class Watch:
         """Judges one, now."""
         now, notice = self.clock.now(), self.site.idle.notice
         watched.judge(now, self.stale(watched), self.ahead(watched), notice)
+        if not self.is_near(watched):
+            watched.begin_anew()
+
+    def is_near(self, watched: Watched) -> bool:
+        """Whether its owner is warned of its end, or will be in a while."""
+        first = earliest(watched.verdicts)
+        if first is None or first.ends_at is None:
+            return False
+        warned = ahead(max(self.site.idle.warnings, default=0.0), first.check.reach)
+        return first.ends_at - self.clock.now() <= warned + 2 * self.stale(watched)
 
     def ask_after(self, watched: Watched) -> float:
         """Seconds after which what a session's server said is old."""

@@ -20,8 +20,10 @@ from ...scheduling.idle import (
 )
 from ...scheduling.window import Window
 from ...store import IdleRecord, Session
+from .refusals import Refusal, Tries
 
 INFINITE = float("inf")
+LEAST_PUT_OFF = 120.0  # seconds; less is the same end to who is told of it (`notify.rule`)
 LEAST = 60.0  # seconds; to be kept for less is not worth a word
 REST = 60.0  # seconds between two judgements, at most, of a session whose end is not near
 
@@ -32,7 +34,8 @@ class Watched:
     `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
     notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
     its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
-    seconds after which its server's answer is old.
+    seconds after which its server's answer is old. `refusal`: why it will be ended where it should
+    be hibernated; `tries`: to hibernate it, that failed.
     """
 
     def __init__(
@@ -56,6 +59,8 @@ class Watched:
         self.verdicts: tuple[Verdict, ...] = ()
         self.noted: IdleRecord | None = None
         self.shown = False
+        self.refusal: Refusal | None = None
+        self.tries = Tries()
         self.judge_at = -INFINITE
         self._network = tuple(check for check in checks if check.name == "network")
         self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
@@ -115,6 +120,8 @@ class Watched:
             return
         told = INFINITE if self.ends_at is None else self.ends_at
         self.ends_at = max(first.ends_at, min(told, now + notice))
+        if first.check.rests and self.refusal is not None:
+            self.ends_at = max(self.ends_at, self.refusal.not_before)
         if self.ends_at - now <= 2 * self._rest:
             self.judge_at = now
 
@@ -127,6 +134,40 @@ class Watched:
         lead = ahead(notice, first.check.reach)
         if self.ends_at - lead > since:
             self.ends_at = max(self.ends_at, now + lead)
+
+    @property
+    def why_not(self) -> str:
+        """Why it will be ended where a check would have it hibernated; empty where it may be."""
+        return "" if self.refusal is None else self.refusal.why
+
+    @property
+    def is_to_rest(self) -> bool:
+        """Whether the check that ends it first would have it hibernated."""
+        first = earliest(self.verdicts)
+        return first is not None and first.check.rests
+
+    def refuse(self, why: str, now: float, notice: float, tried: bool) -> bool:
+        """It cannot be hibernated, and will be ended. Whether that has to wait: its owner is told
+        as long before as of any end, and who was told something else is told anew."""
+        if self.refusal is not None:
+            if tried or not self.refusal.tried:
+                self.refusal = Refusal(why, tried, self.refusal.not_before)
+        else:
+            ends, not_before = now if self.ends_at is None else self.ends_at, 0.0
+            if notice > 0 and ends - now < notice:
+                not_before = max(ends, now) + max(notice, LEAST_PUT_OFF)
+            self.refusal = Refusal(why, tried, not_before)
+            self.ends_at, self.judge_at = max(ends, not_before), -INFINITE
+        return now < self.refusal.not_before
+
+    def allow(self, tried: bool) -> None:
+        """It can be hibernated, as far as is known; `tried`: it is under way."""
+        if self.refusal is not None and (tried or not self.refusal.tried):
+            self.refusal, self.judge_at = None, -INFINITE
+
+    def begin_anew(self) -> None:
+        """Its end is far away again, and the next one is another matter."""
+        self.refusal, self.tries = None, Tries()
 
     def room(self, now: float) -> float:
         """Seconds for which it can be kept longer than it lasts already, whatever a policy says: up

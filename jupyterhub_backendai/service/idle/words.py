@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from ...model.moments import limit_words
 from ...scheduling.idle import Check, State, Verdict
 
+Fate = Literal["ended", "hibernated"]
 TITLES = {"lifetime": "Lifetime", "network": "Network", "utilization": "Utilization"}
 METRIC_TITLES = {"cpu": "CPU", "mem": "memory", "gpu": "GPU", "gpu_mem": "GPU memory"}
 PLACES = {"site": "This site", "policy": "Your policy", "group": "This resource group"}
 
 
-def fate(check: Check) -> str:
-    """What a session will be, by a check."""
-    return "hibernated" if check.rests else "ended"
+def fate(check: Check, why_not: str) -> Fate:
+    """What a session will be, by a check; `why_not`: why it cannot be hibernated, if that is known
+    of it."""
+    return "hibernated" if check.rests and not why_not else "ended"
 
 
-def what_stays(check: Check) -> str:
-    """What there is of a session afterwards, in a sentence."""
-    if check.rests:
+def what_stays(check: Check, why_not: str) -> str:
+    """What there is of a session afterwards, in sentences."""
+    if check.rests and not why_not:
         return "Its home and what was installed are kept then, and it can be resumed."
-    return "What you saved in a folder stays."
+    return f"{instead(check, why_not)} What you saved in a folder stays.".lstrip()
 
 
-def kept_in_short(check: Check) -> str:
+def instead(check: Check, why_not: str) -> str:
+    """Of a session that should be hibernated, and will be ended: why. Else empty."""
+    if not check.rests or not why_not:
+        return ""
+    return f"It cannot be hibernated, so its home and what was installed go: {why_not}"
+
+
+def kept_in_short(check: Check, why_not: str) -> str:
     """What is kept of a session that is not just ended, where there is room for few words."""
-    return "its home is kept" if check.rests else ""
+    return "its home is kept" if fate(check, why_not) == "hibernated" else ""
 
 
 def explained(check: Check) -> str:
@@ -64,13 +75,13 @@ def reason(verdict: Verdict) -> str:
     return f"It was little used for {limit}: {' and '.join(parts)}."
 
 
-def reason_ahead(verdict: Verdict) -> str:
-    """Why a session will be ended, as its owner is told ahead."""
+def reason_ahead(verdict: Verdict, why_not: str) -> str:
+    """Why a session will be ended, as its owner is told ahead; `why_not` as above."""
     check, limit = verdict.check, limit_words(verdict.check.limit)
     if check.name == "lifetime":
         return f"Its lifetime of {limit} is over then."
     if check.name == "network":
-        ends = "is hibernated" if check.rests else "ends"
+        ends = "is hibernated" if fate(check, why_not) == "hibernated" else "ends"
         return (
             f"Nobody has used it, and after {limit} of that it {ends}. A running computation does "
             "not keep it."

@@ -84,8 +84,9 @@ class Ending:
             return None
         return Message(
             key, watched.session.name, watched.session.owner, watch.told(ends_at), ends_at - now,
-            first.check.name, reason_ahead(first), keeps_for(self._site, watched, now),
-            self._page_of(key.session_id), fate(first.check), what_stays(first.check),
+            first.check.name, reason_ahead(first, watched.why_not),
+            keeps_for(self._site, watched, now), self._page_of(key.session_id),
+            fate(first.check, watched.why_not), what_stays(first.check, watched.why_not),
         )  # fmt: skip
 
     @property

@@ -16,6 +16,7 @@ from ..idle.keeping import keep
 from ..idle.views import keeps_for, view_of, warnings_due
 from ..idle.words import METRIC_TITLES, TITLES, fate, number, reason_ahead, what_stays
 from .base import Page
+from .words import said_to
 
 if TYPE_CHECKING:
     from ..app import Service
@@ -51,10 +52,10 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
         if ends_at - now > ahead or first is None or not warnings_due(site, one, now):
             continue
         yield Warned(
-            one.session.id, one.session.name, watch.told(ends_at), reason_ahead(first),
+            one.session.id, one.session.name, watch.told(ends_at), reason_ahead(first, one.why_not),
             keeps_for(site, one, now),
             service.notices.told(one.session.id) if service.notices is not None else "",
-            fate(first.check), what_stays(first.check),
+            fate(first.check, one.why_not), what_stays(first.check, one.why_not),
         )  # fmt: skip
 
 
@@ -84,7 +85,9 @@ class IdlePage(Page):
             watch, watched = await self.service.idle_of(session)
         except Refused as error:
             return {**found, "told": str(error)}
-        return {**found, "idle": view_of(self.site, watch, watched)}
+        view = view_of(self.site, watch, watched)
+        why_not = said_to(self.caller.name, view.why_not, session.owner)
+        return {**found, "idle": view, "why_not": why_not}
 
 
 def _metric_title(name: str) -> str:

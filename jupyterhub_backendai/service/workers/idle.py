@@ -83,6 +83,7 @@ class IdleWorker:
         self.watch = watch
         await self._ask_soon(watch)
         await watch.look()
+        await self._rest.look_ahead(watch)
         for watched, _ in watch.due():
             if watched.session.id not in self._ending:
                 self._ending.add(watched.session.id)
@@ -163,7 +164,9 @@ class IdleWorker:
                     if verdict is None:
                         return
                     refused = await self._rest.refused(watched, verdict)
-                    if refused is None or not await self._is_ended(watched, verdict, refused):
+                    if refused is None or (refused and self._waits(watch, watched, refused)):
+                        return
+                    if not await self._is_ended(watched, verdict, refused):
                         return
                 await self.site.end(session.id, session.reason_code, session.reason)
         except (NotFound, IllegalTransition) as error:
@@ -172,6 +175,15 @@ class IdleWorker:
         finally:
             self._ending.discard(session.id)
         await tell_hub(self.site, self.hub, session)
+
+    def _waits(self, watch: Watch, watched: Watched, refused: str) -> bool:
+        """Whether its owner is still to hear that it cannot be hibernated, and is ended."""
+        now, notice = watch.clock.now(), self.site.idle.notice
+        waits = watched.refuse(refused, now, notice, tried=True)
+        if waits:
+            id, owner = watched.session.id, watched.session.owner
+            self.site.log.info("Session %s of %s cannot be hibernated: %s", id, owner, refused)
+        return waits
 
     async def _is_ended(self, watched: Watched, verdict: Verdict, refused: str) -> bool:
         """Whether its end has begun, by this check; `refused`: why it is not hibernated, if it
@@ -183,7 +195,9 @@ class IdleWorker:
         commit = await self.site.db(self.site.store.commit_of, session.id)
         if commit is not None and not commit.status.is_final:
             return False  # an image is made of it; the end comes after that
-        code, text = f"idle_{verdict.check.name}", f"{reason(verdict)} {refused}".strip()
+        code, text = f"idle_{verdict.check.name}", reason(verdict)
+        if refused:
+            text = f"{text} It could not be hibernated: {refused}"
         await self.site.move(
             session.id, Status.TERMINATING, Phase.TERMINATE, reason_code=code, reason=text,
             message=text,
