@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from jupyterhub_backendai.service.idle.asking import AT_ONCE, MOST_BYTES, Answer, Asker, Target
+from jupyterhub_backendai.service.idle.asking import (
+    AT_ONCE,
+    MOST_BYTES,
+    Answer,
+    Asker,
+    Line,
+    Target,
+)
 from jupyterhub_backendai.service.ways.tunnel import Place
 
 KEY = "hush-hush"
@@ -96,12 +103,41 @@ async def asker() -> AsyncIterator[Callable[..., Asker]]:
     made: list[Asker] = []
 
     def make(**bounds: float) -> Asker:
-        made.append(Asker(**{"patience": LONG, "deadline": LONG, **bounds}))
+        made.append(Asker(**{"patience": LONG, **bounds}))
         return made[-1]
 
     yield make
     for one in made:
         await one.close()
+
+
+@dataclass
+class Round:
+    """Sessions that are asked in a line, and what they say."""
+
+    asker: Asker
+    targets: dict[str, Target]
+    found: dict[str, Answer | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.line = Line(self._ask)
+
+    @property
+    def answers(self) -> dict[str, Answer]:
+        return {id: answer for id, answer in self.found.items() if answer is not None}
+
+    async def _ask(self, id: str) -> None:
+        self.found[id] = await self.asker.ask(self.targets[id])
+
+    async def once(self) -> dict[str, Answer]:
+        self.found.clear()
+        self.line.add(self.targets)
+        await self.line.wait(LONG)
+        return self.answers
+
+
+def asking(asker: Asker, *targets: Target) -> Round:
+    return Round(asker, {target.session_id: target for target in targets})
 
 
 HOSTILE: dict[str, bytes] = {
@@ -132,62 +168,93 @@ HOSTILE: dict[str, bytes] = {
 async def test_only_what_makes_sense_is_an_answer(asker: Callable[..., Asker]) -> None:
     async with sessions(**HOSTILE) as there:
         names = [*HOSTILE, "good"]
-        found = await asker().ask([there.target(name) for name in names])
+        found = await asking(asker(), *(there.target(name) for name in names)).once()
         assert found == {"good": Answer(used=12.5, asked=0.5, uptime=100.0)}
         assert sorted(there.asked) == sorted(names), "each once, and nobody goes elsewhere"
         assert all(f"X-Backendai-Key: {KEY}\r\n" in head for head in there.heads)
-    assert await asker().ask([]) == {}
+    assert await asking(asker()).once() == {}
     nowhere = Target("x", Place("nowhere", "/user/ada/x/backendai/", KEY))
-    assert await asker().ask([nowhere, there.target("gone")]) == {}
+    assert await asking(asker(), nowhere, there.target("gone")).once() == {}
 
 
 async def test_who_does_not_answer_keeps_no_others_waiting(asker: Callable[..., Asker]) -> None:
     silent: dict[str, bytes | None] = {f"s{number}": None for number in range(3)}
     others = [f"a{number}" for number in range(300)]
     async with sessions(**silent) as there:
-        one = asker()
-        targets = [there.target(name) for name in [*silent, *others]]
-        task = asyncio.ensure_future(one.ask(targets))
-        await until(
-            lambda: len(there.asked) == len(targets)
-        )  # all are asked while three keep silent
+        one = asking(asker(), *(there.target(name) for name in [*silent, *others]))
+        task = asyncio.ensure_future(one.once())
+        await until(lambda: set(one.answers) == set(others))  # while three keep silent
         assert not task.done()
         there.hang_up.set()
         assert set(await task) == set(others)
         assert there.most_waiting <= AT_ONCE
 
-        there.asked.clear()
-        there.answers.clear()
-        assert set(await one.ask(targets)) == {*silent, *others}
-        assert not set(there.asked[: len(others) - AT_ONCE]) & set(silent), "they come last now"
+
+async def test_each_gets_its_turn_however_many_do_not_answer() -> None:
+    asked, goes_on = [], asyncio.Semaphore(0)
+
+    async def ask(id: str) -> None:
+        asked.append(id)
+        await goes_on.acquire()
+
+    names = [str(number) for number in range(10)]
+    line = Line(ask, at_once=3)
+    for turns in range(1, 8):
+        line.add(reversed(names) if turns == 1 else names)  # all are wanted in each round
+        await line.wait(0)
+        assert len(asked) <= 3 * turns
+        goes_on.release()
+        await until(lambda count=turns + 3: len(asked) == count)  # type: ignore[misc]
+    assert asked == names[::-1], "nobody twice before all were asked once"
+    await line.close()
 
 
-async def test_what_is_there_at_the_deadline_is_the_answer(asker: Callable[..., Asker]) -> None:
+async def test_what_asking_raises_is_told_and_the_rest_are_asked() -> None:
+    asked = []
+
+    async def ask(id: str) -> None:
+        asked.append(id)
+        if id == "b":
+            raise ValueError(id)
+
+    line = Line(ask, at_once=1)
+    line.add("abc")
+    with pytest.raises(ValueError, match="b"):
+        await line.wait(LONG)
+    line.add("a")
+    await line.wait(LONG)
+    assert asked == ["a", "b", "c", "a"]
+
+
+async def test_who_is_silent_for_long_is_given_up(asker: Callable[..., Asker]) -> None:
     async with sessions(s=None) as there:
-        targets = [there.target("s"), there.target("a")]
-        assert "s" not in await asker(patience=0.01).ask(targets)
-        deadline, found = 0.01, set()
-        while not found:  # as long as this machine takes
-            found = set(await asker(deadline=deadline).ask(targets))
-            deadline *= 2
-        assert found == {"a"}
+        assert await asker(patience=0.01).ask(there.target("s")) is None
+        await until(lambda: not there.waiting)
 
 
 async def test_connections_are_used_again(asker: Callable[..., Asker]) -> None:
     async with sessions() as there:
-        one = asker()
-        targets = [there.target(f"a{number}") for number in range(10)]
+        one = asking(asker(), *(there.target(f"a{number}") for number in range(10)))
         for _ in range(5):
-            assert len(await one.ask(targets)) == 10
+            assert len(await one.once()) == 10
         assert len(there.asked) == 50
         assert there.connections <= 10
 
 
+async def test_no_more_connections_are_kept_than_may_be(asker: Callable[..., Asker]) -> None:
+    async with sessions() as there:
+        one = asker(most_kept=3)
+        for _ in range(2):
+            for number in range(10):
+                assert await one.ask(there.target(f"a{number}")) is not None
+        kept = [f"X-Backendai-Key: {KEY}" in head and "close" not in head for head in there.heads]
+        assert kept == [number < 3 for number in range(10)] * 2
+
+
 async def test_a_round_that_is_broken_off_leaves_nothing(asker: Callable[..., Asker]) -> None:
     async with sessions(s=None) as there:
-        task = asyncio.ensure_future(asker().ask([there.target("s")]))
+        one = asking(asker(), there.target("s"))
+        one.line.add(one.targets)
         await until(lambda: there.waiting == 1)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await one.line.close()
         await until(lambda: not there.waiting)

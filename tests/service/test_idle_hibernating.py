@@ -131,7 +131,7 @@ async def test_three_that_fail_are_enough(tmp_path: Path, monkeypatch: pytest.Mo
 # ---- it cannot be, and its owner is told before it is ended ------------------------------------
 
 WARNINGS = (3600, 600)
-NO_ROOM = Look(10 * GIB, GIB)
+NO_ROOM = Room(0, 2 * GIB)
 RESUME = "End one first, or resume one, which counts until it has run for 2 minutes."
 ENDS = "It cannot be hibernated, so its home and what was installed go: "
 
@@ -161,7 +161,7 @@ async def another_rests(one: Idle) -> str:
 async def test_what_turns_out_at_the_end_is_told_before_it_is_ended(tmp_path: Path) -> None:
     async with idle(tmp_path, RESTS) as one:
         shelf = await parked_long(one)
-        shelf.looks = NO_ROOM
+        shelf.rooms = NO_ROOM
         assert "will be hibernated at" in await page(one)
         await one.rounds(25 * INTERVAL)
         assert one.is_running
@@ -185,10 +185,10 @@ async def test_what_turns_out_at_the_end_is_told_before_it_is_ended(tmp_path: Pa
 async def test_what_is_no_obstacle_any_more_ends_nothing(tmp_path: Path) -> None:
     async with idle(tmp_path, RESTS) as one:
         shelf = await parked_long(one)
-        room, shelf.looks = shelf.looks, NO_ROOM
+        room, shelf.rooms = shelf.rooms, NO_ROOM
         await one.rounds(25 * INTERVAL)
         assert "will be ended at" in await page(one)
-        shelf.looks = room
+        shelf.rooms = room
         await one.rounds(HOUR)
         assert one.is_running
         commit = one.service.store.commit_of(one.id)
@@ -199,11 +199,11 @@ async def test_what_is_no_obstacle_any_more_ends_nothing(tmp_path: Path) -> None
 async def test_who_uses_it_then_is_told_the_next_time_what_is_true_then(tmp_path: Path) -> None:
     async with idle(tmp_path, RESTS) as one:
         shelf = await parked_long(one)
-        room, shelf.looks = shelf.looks, NO_ROOM
+        room, shelf.rooms = shelf.rooms, NO_ROOM
         await one.rounds(25 * INTERVAL)
         one.says(used=0)
         await one.rounds(HOUR / 2)
-        shelf.looks = room
+        shelf.rooms = room
         await one.rounds(HOUR / 4)
         assert "will be hibernated at" in await page(one)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from jupyterhub_backendai.engine.images import Look
+from jupyterhub_backendai.engine.images import Room
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.service.idle.telling import (
     EVERY,
@@ -82,7 +82,7 @@ async def told(folder: Path, rules: Any, **backend: Any) -> AsyncIterator[Told]:
 async def test_it_is_told_anew_where_it_is_not_hibernated_after_all(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "2h", "then": "hibernate"}) as one:
         shelf = shelf_of(one.idle.service)
-        shelf.looks = Look(10 * GIB, GIB)
+        shelf.rooms = Room(0, GIB)
         one.idle.service.store.set_kernel(one.idle.id, container_id=CONTAINER)
         one.idle.says(used=0)
         await one.once()

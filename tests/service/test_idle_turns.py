@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -125,6 +126,33 @@ async def test_a_parked_session_at_which_nobody_looks_ends_when_it_was_told(
         assert max(abs(each) for each in late) <= INTERVAL + 1, late
 
 
+def bare(warnings: tuple[int, ...], boot: list[float], **more: Any) -> Watch:
+    """A watch of no service, by a clock that the test moves."""
+    wall = datetime(2026, 11, 23, tzinfo=timezone.utc)
+    clock = SteadyClock(None, Sources(lambda: wall, lambda: boot[0], lambda: "one"))
+    notice = min(warnings, default=0.0)
+    site: Any = SimpleNamespace(idle=SimpleNamespace(warnings=warnings, notice=notice))
+    return Watch(site, clock, INTERVAL, **more)
+
+
+def test_those_that_were_asked_together_once_are_not_so_ever_after() -> None:
+    boot, count = [0.0], 1000
+    watch = bare(WARNINGS, boot, random=Random(7))
+    check, began = Check("network", "site", HOUR), watch.clock.now()
+    for number in range(count):
+        watch.sessions[str(number)] = Watched(None, (check,), IdleRecord(began), {}, 45.0)  # type: ignore[arg-type]
+    asked = []
+    for _ in range(40):
+        wanted, now = watch.to_ask(), watch.clock.now()
+        for number, one in enumerate(wanted):
+            if number % 10:  # some never say anything, and are asked no more often
+                one.hear(now, now, now)
+        asked.append(len(wanted))
+        boot[0] += INTERVAL
+    assert asked[0] == count
+    assert max(asked[8:]) < 0.45 * count
+
+
 @st.composite
 def days(draw: st.DrawFn) -> tuple[list[float], list[tuple[float, float]]]:
     """When somebody uses a session, and spans of time in which its server is silent."""
@@ -145,11 +173,9 @@ def test_whatever_people_do_they_are_told_in_time_and_nobody_ends_early(
 ) -> None:
     uses, silent = day
     boot = [0.0]
-    wall = datetime(2026, 11, 23, tzinfo=timezone.utc)
-    clock = SteadyClock(None, Sources(lambda: wall, lambda: boot[0], lambda: "one"))
     notice, first = min(warnings, default=0.0), max(warnings, default=0.0)
-    site: Any = SimpleNamespace(idle=SimpleNamespace(warnings=warnings, notice=notice))
-    watch, began = Watch(site, clock, INTERVAL), clock.now()
+    watch = bare(warnings, boot, random=Random(7))
+    clock, began = watch.clock, watch.clock.now()
     check = Check("network", "site", limit)
     one = Watched(None, (check,), IdleRecord(began), {}, 45.0)  # type: ignore[arg-type]
     watch.sessions["s"] = one

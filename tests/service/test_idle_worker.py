@@ -4,8 +4,8 @@ server that says what the test has it say, and a clock that the test moves."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.model.usage import Step, span_of
 from jupyterhub_backendai.service.idle.asking import Asker
 from jupyterhub_backendai.service.idle.clock import SteadyClock
+from jupyterhub_backendai.service.idle.watched import Watched
 from jupyterhub_backendai.service.sampling import Has
 from jupyterhub_backendai.service.workers.idle import IdleWorker
 from jupyterhub_backendai.site.clock import utcnow
@@ -48,11 +49,18 @@ class Idle:
         return found
 
     @property
+    def watched(self) -> Watched:
+        assert self.worker.watch is not None
+        return self.worker.watch.sessions[self.id]
+
+    @property
     def is_running(self) -> bool:
         return self.session.status is Status.RUNNING
 
     def says(self, used: float, asked: float | None = None) -> None:
-        """What its server answers."""
+        """What its server answers; if it said nothing before, it is asked in the next round."""
+        if self.server.activity is None:
+            self.watched.ask_at = 0.0
         asked = used if asked is None else asked
         self.server.activity = {"used": used, "asked": asked, "uptime": 1e6}
 
@@ -70,6 +78,17 @@ class Idle:
     async def once(self) -> None:
         await self.worker.once()
         await self.settle()
+
+    async def heard(self) -> None:
+        """A round, and until its server was heard."""
+        await self.once()
+        await until(lambda: self.watched.heard_since(self.now))
+
+    @property
+    def now(self) -> float:
+        """By the clock of idle checks."""
+        assert self.worker.watch is not None
+        return self.worker.watch.clock.now()
 
     async def settle(self) -> None:
         """Until all that the round began is over."""
@@ -108,11 +127,17 @@ class Idle:
         self.worker = IdleWorker(
             site, hub, INTERVAL, self.service.service.images, self.time.sources
         )
-        self.worker.asker = Asker(
-            HOUR, HOUR
-        )  # a machine that is slow is not a server that is silent
+        self.worker.asker = Asker(HOUR)  # a machine that is slow is not a server that is silent
         self.worker.patience = HOUR
         self.service.service.idle = self.worker
+
+
+async def until(what: Callable[[], bool]) -> None:
+    for _ in range(6000):
+        if what():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("in vain")
 
 
 @asynccontextmanager
@@ -263,6 +288,85 @@ async def test_a_server_that_falls_silent_is_not_taken_for_unused(tmp_path: Path
         await one.rounds(2 * HOUR, each=60)
         assert one.is_running
         assert [check["state"] for check in (await one.view())["checks"]] == ["unknown"]
+
+
+async def test_who_says_nothing_delays_nobody_else(tmp_path: Path) -> None:
+    async with idle(tmp_path, {"network": "1h"}) as one, hanging() as (address, asked):
+        session = await launch(one.service, "bob", {"preset": "small"})
+        await make_running(one.service, session, address)
+        one.worker.patience = 0.01
+        one.says(used=0)
+        await one.heard()
+        assert len(asked) == 1, "and that is not over"
+        one.time.passes(HOUR - 120)
+        one.says(used=HOUR - 120)
+        await one.heard()
+        one.time.passes(120)
+        one.says(used=HOUR)
+        await one.heard()
+        await one.once()
+        assert not one.is_running
+        assert len(asked) == 1, "it is asked once at a time"
+        await one.worker._quick.close()
+
+
+async def test_who_took_long_is_asked_apart(tmp_path: Path) -> None:
+    async with idle(tmp_path, {"network": "1h"}) as one, hanging() as (address, asked):
+        bobs = await launch(one.service, "bob", {"preset": "small"})
+        await make_running(one.service, bobs, address)
+        one.worker.asker = Asker(0.05)
+        one.worker.patience = 0.01
+        await one.once()
+        assert one.worker.watch is not None
+        bob = one.worker.watch.sessions[bobs["id"]]
+        await until(lambda: bob.slow)
+        one.watched.slow = False  # as it would be if this machine were not
+        one.worker.asker = Asker(HOUR)
+        one.worker.patience = HOUR
+        before = len(asked)
+        one.time.passes(60)
+        one.says(used=0)
+        await one.once()  # which waits for all but those
+        assert one.watched.heard_since(one.now)
+        await until(lambda: len(asked) > before)
+        await one.worker._slow.close()
+
+
+async def test_no_session_ends_by_an_answer_of_an_earlier_round(tmp_path: Path) -> None:
+    async with idle(tmp_path, {"network": "1h"}) as one:
+        one.says(used=0)
+        await one.rounds(INTERVAL)
+        left = await one.left()
+        one.time.passes(left + 1)
+        one.says(used=HOUR + 1)
+        await one.worker._ask(one.watched)  # which took longer than the round
+        one.time.passes(INTERVAL)
+        one.says(used=0)  # somebody is back
+        assert one.worker.watch is not None
+        one.worker.watch.judge(one.watched)
+        assert one.watched.due(one.now) is not None
+        await one.worker._end(one.worker.watch, one.watched)
+        assert one.is_running
+        assert abs(await one.left() - HOUR) <= 2
+
+
+@asynccontextmanager
+async def hanging() -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A session's server that accepts and says nothing: its address, and what it was asked."""
+    asked: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while more := await reader.read(65536):
+                asked.append(more)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()[:2]
+    try:
+        yield f"{host}:{port}", asked
+    finally:
+        server.close()
 
 
 @pytest.mark.parametrize("polling", [False, True])

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from jupyterhub_backendai.engine.images import Look
+from jupyterhub_backendai.engine.images import Room
 from jupyterhub_backendai.model.notices import Mail, Webhook
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.service.notify.addresses import Addresses
@@ -588,7 +588,7 @@ async def test_owners_are_told_that_it_is_not_hibernated_after_all(
     ):  # fmt: skip
         one = it.one
         shelf = shelf_of(one.service)
-        shelf.looks = Look(10 * GIB, GIB)
+        shelf.rooms = Room(0, GIB)
         one.service.store.set_kernel(one.id, container_id=CONTAINER)
         while one.is_running:
             await it.pass_by(INTERVAL, each=INTERVAL)

@@ -1,15 +1,17 @@
 """When sessions were last used, asked of their own servers.
 
 Each is in a user's container: it may say nothing, anything, or nothing for a long time. So answers
-are bounded and checked, each session has a few seconds, and those that did not answer the last
-time are asked after all others. Who does not answer is unknown, never idle.
+are bounded and checked, each session has a few seconds, and each answer counts as it comes. Who
+does not answer is unknown, never idle.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Collection, Iterator
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -21,7 +23,6 @@ from ..ways.tunnel import Place, Unreachable
 
 AT_ONCE = 64  # sessions
 PATIENCE = 5.0  # seconds for one session
-DEADLINE = 40.0  # seconds for all of them, however many do not answer
 KEPT = 150.0  # seconds that a connection is kept for the next time
 MOST_BYTES = 4096  # of an answer
 
@@ -59,39 +60,28 @@ class Answer(BaseModel):
 class Asker:
     """Asks sessions' servers; its connections stay open from one time to the next."""
 
-    def __init__(self, patience: float = PATIENCE, deadline: float = DEADLINE) -> None:
-        self._patience, self._deadline = patience, deadline
-        self._silent: set[str] = set()  # ids of those that did not answer the last time
+    def __init__(self, patience: float = PATIENCE, most_kept: int | None = None) -> None:
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        # This process needs files for others too.
+        self._most_kept = max(1, files // 4) if most_kept is None else most_kept
+        self._patience = patience
+        self._asked: OrderedDict[str, float] = OrderedDict()  # when; those with a connection kept
         self._kept: aiohttp.ClientSession | None = None
         self._once: aiohttp.ClientSession | None = None
-        self._most_kept = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
 
-    async def ask(self, sessions: Collection[Target]) -> dict[str, Answer]:
-        """The answers by session, within the deadline. Left out are those that are not known."""
-        found: dict[str, Answer] = {}
-        if not sessions:
-            return found
-        ordered = sorted(sessions, key=lambda target: target.session_id in self._silent)
-        self._open()
-        turns = iter(enumerate(ordered))
-        count = min(AT_ONCE, len(ordered))
-        asking = [asyncio.ensure_future(self._some(turns, found)) for _ in range(count)]
+    async def ask(self, session: Target) -> Answer | None:
+        """What its server says; None where that is not known."""
+        if self._kept is None or self._once is None:
+            self._kept = _client(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT))
+            self._once = _client(aiohttp.TCPConnector(limit=0, force_close=True))
+        client = self._kept if self._keeps(session.session_id) else self._once
         try:
-            await asyncio.wait(asking, timeout=self._deadline)
-        finally:
-            for task in asking:
-                task.cancel()
-            results = await asyncio.gather(*asking, return_exceptions=True)
-        self._silent = {target.session_id for target in sessions} - found.keys()
-        for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, asyncio.CancelledError):
-                raise result
-        return found
-
-    async def ask_one(self, session: Target) -> Answer | None:
-        """The answer of one that somebody waits for; None where it is not known."""
-        self._open()
-        return await self._one(0, session)
+            status, said = await tunnel.ask(
+                client, "GET", session.place, ("activity",), None, self._patience, MOST_BYTES
+            )
+            return Answer.model_validate(said) if status == 200 else None
+        except (Unreachable, ValidationError):
+            return None
 
     async def close(self) -> None:
         """Closes all connections."""
@@ -100,29 +90,62 @@ class Asker:
                 await client.close()
         self._kept = self._once = None
 
-    def _open(self) -> None:
-        if self._kept is None or self._once is None:
-            self._kept = _client(aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT))
-            self._once = _client(aiohttp.TCPConnector(limit=0, force_close=True))
+    def _keeps(self, session_id: str) -> bool:
+        """Whether its connection is kept: it is one of those already, or one of them is closed."""
+        now = time.monotonic()
+        if session_id not in self._asked and len(self._asked) >= self._most_kept:
+            first = next(iter(self._asked.values()))
+            if now - first < KEPT + self._patience:
+                return False
+            self._asked.popitem(last=False)
+        self._asked[session_id] = now
+        self._asked.move_to_end(session_id)
+        return True
 
-    async def _some(self, turns: Iterator[tuple[int, Target]], found: dict[str, Answer]) -> None:
+
+class Line:
+    """Sessions that are to be asked, in the order in which they came, `at_once` of them at a time.
+    One that stands in it, or is just asked, is there once."""
+
+    def __init__(self, ask: Callable[[str], Awaitable[None]], at_once: int = AT_ONCE) -> None:
+        self._ask, self._at_once = ask, at_once
+        self._waiting: OrderedDict[str, None] = OrderedDict()
+        self._asked: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def add(self, session_ids: Iterable[str]) -> None:
+        """Those that are to be asked, too."""
+        self._waiting.update(dict.fromkeys(id for id in session_ids if id not in self._asked))
+        for _ in range(min(self._at_once - len(self._tasks), len(self._waiting))):
+            self._tasks.add(asyncio.ensure_future(self._some()))
+
+    async def wait(self, seconds: float) -> None:
+        """Until all were asked, but no longer than this. Raises what asking raised."""
+        if not self._tasks:
+            return
+        done, _ = await asyncio.wait(self._tasks, timeout=seconds)
+        self._tasks -= done
+        failed = [error for task in done if (error := task.exception()) is not None]
+        if failed:
+            raise failed[0]
+
+    async def close(self) -> None:
+        """Asks no more."""
+        tasks, self._tasks = self._tasks, set()
+        self._waiting.clear()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _some(self) -> None:
         """One after the other, as long as there are any."""
-        for number, target in turns:
-            answer = await self._one(number, target)
-            if answer is not None:
-                found[target.session_id] = answer
-
-    async def _one(self, number: int, target: Target) -> Answer | None:
-        # this process needs files for others too
-        client = self._kept if number < self._most_kept else self._once
-        assert client is not None
-        try:
-            status, said = await tunnel.ask(
-                client, "GET", target.place, ("activity",), None, self._patience, MOST_BYTES
-            )
-            return Answer.model_validate(said) if status == 200 else None
-        except (Unreachable, ValidationError):
-            return None
+        while self._waiting:
+            id, _ = self._waiting.popitem(last=False)
+            self._asked.add(id)
+            try:
+                await self._ask(id)
+            finally:
+                self._asked.discard(id)
 
 
 def _client(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

@@ -4,8 +4,8 @@ Judging and ending are apart: what `look` says is what people are told; `due` gi
 time has come.
 
 Use can only put the end of a network check off. So a session's server is asked when its end by the
-last answer comes near, and then each minute: no answer is old when somebody is warned, or a session
-ended. Before that it is asked when somebody is shown its end.
+last answer comes near, and then each minute at least: no answer is old when somebody is warned, or
+a session ended. Before that it is asked when somebody is shown its end.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from random import Random
 
 from ...model.status import Status
 from ...model.usage import Step
@@ -33,9 +34,15 @@ class Watch:
     was one before this process began."""
 
     def __init__(
-        self, site: Site, clock: SteadyClock, interval: float, noted: float | None = None
+        self,
+        site: Site,
+        clock: SteadyClock,
+        interval: float,
+        noted: float | None = None,
+        random: Random | None = None,
     ) -> None:
         self.site, self.clock, self.interval = site, clock, interval
+        self._random = random or Random()  # noqa: S311 - it spreads work
         self.sessions: dict[str, Watched] = {}
         self._records: dict[str, IdleRecord] = {}
         self._after: int | None = None
@@ -181,16 +188,23 @@ class Watch:
         )
 
     def to_ask(self) -> list[Watched]:
-        """Those whose servers are to be asked now."""
+        """Those whose servers are to be asked now; they are taken to be asked."""
         now = self.clock.now()
-        return [one for one in self.sessions.values() if one.asks and self._asks(one, now)]
+        found = [one for one in self.sessions.values() if one.asks and self._asks(one, now)]
+        for one in found:
+            # Not always the same: else all that were asked together once are so ever after.
+            after = self.ask_after(one)
+            one.ask_at = now + self._random.uniform(after / 2, after)
+        return found
 
     def _asks(self, watched: Watched, now: float) -> bool:
         ends = watched.unused_until
-        if ends is None or ends <= now:
+        if ends is None:
+            return watched.ask_at <= now
+        if ends <= now <= ends + self.stale(watched):
             return True
         is_wanted = watched.shown or ends - now <= self.ahead(watched)
-        return is_wanted and self.is_old(watched)
+        return is_wanted and watched.ask_at <= now
 
     @property
     def has_news(self) -> bool:

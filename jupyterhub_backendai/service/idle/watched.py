@@ -20,6 +20,7 @@ from ...scheduling.idle import (
 )
 from ...scheduling.window import Window
 from ...store import IdleRecord, Session
+from ..ways.tunnel import Place
 from .refusals import Refusal, Tries
 
 INFINITE = float("inf")
@@ -34,8 +35,10 @@ class Watched:
     `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
     notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
     its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
-    seconds after which its server's answer is old. `refusal`: why it will be ended where it should
-    be hibernated; `tries`: to hibernate it, that failed.
+    seconds after which its server's answer is old. `ask_at`: not before that its server is asked
+    again, if its end is not due. `slow`: its server took long the last time. `place`: where that
+    is, as far as it is known. `refusal`: why it will be ended where it should be hibernated;
+    `tries`: to hibernate it, that failed.
     """
 
     def __init__(
@@ -61,7 +64,9 @@ class Watched:
         self.shown = False
         self.refusal: Refusal | None = None
         self.tries = Tries()
-        self.judge_at = -INFINITE
+        self.judge_at = self.ask_at = -INFINITE
+        self.slow = False
+        self.place: Place | None = None
         self._network = tuple(check for check in checks if check.name == "network")
         self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
         spans = (window.span for window in self.facts.windows.values())
@@ -99,8 +104,12 @@ class Watched:
         facts = self.facts
         facts.used = max(facts.used or facts.started, min(used, at))
         facts.asked = max(facts.asked or facts.started, min(asked, at))
-        facts.heard = at
+        facts.heard = max(facts.heard or at, at)
         self.shown, self.judge_at = False, -INFINITE
+
+    def heard_since(self, at: float) -> bool:
+        """Whether its server has answered since then."""
+        return self.facts.heard is not None and self.facts.heard >= at
 
     def add(self, step: Step, ended: float) -> None:
         """What it used in a step that ended at `ended`."""

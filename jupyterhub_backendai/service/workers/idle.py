@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -14,7 +15,7 @@ from ...site.runtime import Site
 from ...store import NotFound, Unavailable
 from ..ending import tell_hub
 from ..hub import HubClient
-from ..idle.asking import Asker, Target
+from ..idle.asking import Asker, Line, Target
 from ..idle.clock import Sources
 from ..idle.resting import Rest
 from ..idle.watch import Watch
@@ -26,6 +27,7 @@ from ..ways.tunnel import Place, Unreachable
 NOTE_EVERY = 60.0  # seconds between two writes of what is to outlive this process
 ENDS_AT_ONCE = 8
 PATIENCE = 1.0  # seconds that a round waits for sessions' servers
+FRESH = 2.0  # seconds; a session is ended by no answer that is older
 
 
 class IdleWorker:
@@ -49,8 +51,8 @@ class IdleWorker:
         self._sampled = asyncio.Event()
         self._ends = asyncio.Semaphore(ENDS_AT_ONCE)
         self._noted: float | None = None
-        self._places: dict[Watched, Place] = {}
-        self._asking: asyncio.Task[None] | None = None
+        # Who took longer than a round waits is asked apart the next time, and delays nobody else.
+        self._quick, self._slow = Line(self._ask_of), Line(self._ask_of)
         self.patience = PATIENCE
 
     async def run(self) -> None:
@@ -66,8 +68,8 @@ class IdleWorker:
                     await within(self.interval, self._sampled.wait())
                 self._sampled.clear()
         finally:
-            if self._asking is not None:
-                self._asking.cancel()
+            for line in (self._quick, self._slow):
+                await line.close()
             await self.asker.close()
 
     def add(self, steps: Sequence[Step]) -> None:
@@ -96,66 +98,56 @@ class IdleWorker:
     async def _ask_soon(self, watch: Watch) -> None:
         """Asks; servers that take their time delay no other check: what they say is of a later
         round."""
-        if self._asking is None:
-            self._asking = asyncio.ensure_future(self.ask(watch))
-        await asyncio.wait({self._asking}, timeout=self.patience)
-        if self._asking.done():
-            asked, self._asking = self._asking, None
-            asked.result()
+        wanted = watch.to_ask()
+        self._quick.add(one.session.id for one in wanted if not one.slow)
+        self._slow.add(one.session.id for one in wanted if one.slow)
+        await self._quick.wait(self.patience)
+        await self._slow.wait(0)
 
-    async def ask(self, watch: Watch) -> None:
-        """Asks the servers of sessions whose turn it is when they were used."""
-        wanted = {one.session.id: one for one in watch.to_ask()}
-        if not wanted:
+    async def _ask_of(self, session_id: str) -> None:
+        watched = self.watch.sessions.get(session_id) if self.watch is not None else None
+        if watched is not None:
+            await self._ask(watched)
+
+    async def _ask(self, watched: Watched) -> None:
+        """Asks a session's server when it was used. Raises `Unavailable`."""
+        assert self.watch is not None
+        place = await self._place(watched)
+        if place is None:
             return
-        targets = [
-            Target(id, place)
-            for id, one in wanted.items()
-            if (place := await self._place(one)) is not None
-        ]
-        began = watch.clock.now()
-        answers = await self.asker.ask(targets)
-        for id, answer in answers.items():
+        began, began_here = self.watch.clock.now(), time.monotonic()
+        answer = await self.asker.ask(Target(watched.session.id, place))
+        watched.slow = time.monotonic() - began_here > self.patience
+        if answer is not None:
             # As of when it was asked: so much is certain.
-            wanted[id].hear(began - answer.used, began - answer.asked, began)
-        # Who is silent may be elsewhere now, and who is there now may be somebody else's.
-        self._places = {
-            one: place
-            for one, place in self._places.items()
-            if watch.sessions.get(id := one.session.id) is one
-            and (id in answers or id not in wanted)
-        }
+            watched.hear(began - answer.used, began - answer.asked, began)
+        else:
+            watched.place = None  # it may be elsewhere now
 
     async def refresh(self, watched: Watched) -> None:
         """Asks the server of a session whose end is shown to somebody, unless it said when it was
         used a moment ago. One that takes its time is asked once more in the next round."""
-        watch = self.watch
-        if watch is None or not watch.is_old(watched):
-            return
-        watched.shown = True
-        place = await self._place(watched)
-        if place is None:
-            return
-        began = watch.clock.now()
-        with suppress(asyncio.TimeoutError):
-            target = Target(watched.session.id, place)
-            answer = await within(self.patience, self.asker.ask_one(target))
-            if answer is not None:
-                watched.hear(began - answer.used, began - answer.asked, began)
+        if self.watch is not None and self.watch.is_old(watched):
+            watched.shown = True
+            with suppress(asyncio.TimeoutError):
+                await within(self.patience, self._ask(watched))
 
     async def _place(self, watched: Watched) -> Place | None:
         """Where a session's server is; None for one that cannot be asked."""
-        if watched not in self._places:
-            kernels = await self.site.db(self.site.store.kernels, watched.session.id)
+        if watched.place is None:
+            session = watched.session
+            kernels = await self.site.db(self.site.store.kernels, session.id)
             try:
-                self._places[watched] = Place.of_session(watched.session, kernels)
+                watched.place = Place.of_session(session, kernels)
             except Unreachable:
                 return None
-        return self._places[watched]
+        return watched.place
 
     async def _end(self, watch: Watch, watched: Watched) -> None:
         session = watched.session
         try:
+            if not await self._is_due_now(watch, watched):
+                return
             async with self._ends:
                 async with watched.deciding:
                     # It may have waited: who came back, or keeps it, since then keeps it.
@@ -184,6 +176,15 @@ class IdleWorker:
             id, owner = watched.session.id, watched.session.owner
             self.site.log.info("Session %s of %s cannot be hibernated: %s", id, owner, refused)
         return waits
+
+    async def _is_due_now(self, watch: Watch, watched: Watched) -> bool:
+        """Whether a check ends it, by no answer of its server that is of an earlier round."""
+        now = watch.clock.now()
+        verdict = watched.due(now)
+        if verdict is None or verdict.check.name != "network" or watched.heard_since(now - FRESH):
+            return verdict is not None
+        await self._ask(watched)
+        return watched.heard_since(now)  # one that says nothing now is asked again in the next
 
     async def _is_ended(self, watched: Watched, verdict: Verdict, refused: str) -> bool:
         """Whether its end has begun, by this check; `refused`: why it is not hibernated, if it
