@@ -14,6 +14,7 @@ import pytest
 
 from jupyterhub_backendai.engine.images import Room
 from jupyterhub_backendai.model.slots import GIB
+from jupyterhub_backendai.service.idle import telling
 from jupyterhub_backendai.service.idle.telling import (
     EVERY,
     MISSES,
@@ -281,6 +282,29 @@ async def test_who_keeps_silent_keeps_no_others_waiting(tmp_path: Path) -> None:
         one.worker.teller._places = place
         await one.worker.teller.once(watch)
         assert first == [session["id"], one.idle.id]
+
+
+async def test_a_round_has_an_end_and_all_have_their_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with told(tmp_path, {"network": "30m"}, **KEEP) as one, session_server() as other:
+        other.activity = {"used": 1000, "asked": 1000, "uptime": 1e6}
+        bobs = await launch(one.idle.service, "bob", {"preset": "small"})
+        await make_running(one.idle.service, bobs, other.address)
+        one.idle.says(used=1000)
+        one.idle.time.passes(1000)
+        monkeypatch.setattr(telling, "AT_ONCE", 1)
+        teller = one.worker.teller
+        one.worker.teller = Teller(teller.site, teller._places, PATIENCE, deadline=0.0)
+        tellings = []
+        for _ in range(4):
+            before = len(other.asked)
+            mine = len(await one.once(EVERY))
+            his = [path for method, path, _ in other.asked[before:] if method == "PUT"]
+            tellings.append((mine, len(his)))
+        await teller.close()
+        assert sorted(tellings[:2]) == [(0, 1), (1, 0)]
+        assert tellings[2:] == tellings[:2], "who was told longest ago is the first"
 
 
 async def test_the_worker_tells_and_outlives_a_database_that_is_away(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ while the owner is warned of it, and the history says where that came from.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -37,6 +38,7 @@ RARELY = 120.0  # seconds, where nothing sensible was answered
 MISSES = 3  # in a row, until that is so: a server that is busy for a moment is no such
 AT_ONCE = 32  # sessions
 PATIENCE = 5.0  # seconds for one session
+DEADLINE = 10.0  # seconds after which no other is begun with; they are the first the next time
 MOST_BYTES = 4096  # of an answer
 
 Finds = Callable[[Watched], Awaitable[Place | None]]
@@ -73,15 +75,22 @@ class _Told:
 class Teller:
     """Tells the sessions of a site. `places`: where a session's server is."""
 
-    def __init__(self, site: Site, places: Finds, patience: float = PATIENCE) -> None:
-        self.site, self._places, self._patience = site, places, patience
+    def __init__(
+        self, site: Site, places: Finds, patience: float = PATIENCE, deadline: float = DEADLINE
+    ) -> None:
+        self.site, self._places = site, places
+        self._patience, self._deadline = patience, deadline
         self._told: dict[str, _Told] = {}
         self._made: aiohttp.ClientSession | None = None
 
     async def once(self, watch: Watch) -> None:
         """Tells those whose turn it is. Raises `Unavailable`."""
-        # Who did not answer the last time keeps nobody waiting who did.
-        due = sorted(self._due(watch), key=lambda one: self._told[one.session.id].silent)
+        # Who did not answer the last time keeps nobody waiting who did, and all have their turn.
+        told = self._told
+        due = sorted(
+            self._due(watch),
+            key=lambda one: (told[one.session.id].silent, told[one.session.id].at),
+        )
         turns, count = iter(due), min(AT_ONCE, len(due))
         some = (self._some(watch, turns) for _ in range(count))
         for result in await asyncio.gather(*some, return_exceptions=True):
@@ -114,8 +123,11 @@ class Teller:
                 yield one
 
     async def _some(self, watch: Watch, turns: Iterator[Watched]) -> None:
+        ends = time.monotonic() + self._deadline
         for one in turns:
             await self._tell(watch, one)
+            if time.monotonic() >= ends:
+                return
 
     async def _tell(self, watch: Watch, one: Watched) -> None:
         told = self._told[one.session.id]
