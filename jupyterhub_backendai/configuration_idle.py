@@ -11,9 +11,13 @@ from traitlets import Dict, HasTraits, List, Unicode
 from .configuration_values import read_as, wrong
 from .model.catalog import Catalog
 from .model.idle import IdleRules, Span
+from .model.moments import limit_words
 from .model.policy import Policies
+from .model.usage import KEPT
 
 _SPAN: TypeAdapter[int] = TypeAdapter(Span)
+DAY = 86400
+MOST_KEPT = max(KEPT.values())  # seconds; a window is read back from that after a restart
 LEAST_SAMPLES = 4  # of a window; an average of fewer says nothing
 
 
@@ -84,11 +88,13 @@ def check_idle(given: IdleTraits, catalog: Catalog, policies: Policies, interval
     """Raises `ConfigurationError` for the first of all rules that makes no sense. `interval`:
     seconds between two samples of use."""
     read_warnings(given)
+    # An environment may have its sessions live longer than the rules say.
+    least_life = max((one.idle_minimum.lifetime or 0 for one in catalog.environments), default=0)
     for place, rules in _all_rules(read_idle(given), catalog, policies):
-        _check(place, rules, interval)
+        _check(place, rules, interval, least_life)
 
 
-def _check(place: str, rules: IdleRules, interval: float) -> None:
+def _check(place: str, rules: IdleRules, interval: float, least_life: int) -> None:
     network, use = rules.network, rules.utilization
     if use is not None and use.window < LEAST_SAMPLES * interval:
         raise wrong(
@@ -102,13 +108,32 @@ def _check(place: str, rules: IdleRules, interval: float) -> None:
             f"Sessions are looked at every {interval:g} seconds.",
             f"Write at least {interval:g} seconds.",
         )  # fmt: skip
-    life = rules.lifetime
-    for name, grace in (("network", network and network.grace), ("utilization", use and use.grace)):
-        if life is not None and grace and grace >= life:
+    if use is not None and use.window > MOST_KEPT:
+        raise wrong(
+            f"{place}.utilization.window", use.window,
+            f"What sessions used is kept for {limit_words(MOST_KEPT)}.",
+            f"Write at most {MOST_KEPT // DAY}d.",
+        )  # fmt: skip
+    if rules.lifetime is not None:
+        _check_life(place, rules, max(rules.lifetime, least_life))
+
+
+def _check_life(place: str, rules: IdleRules, life: int) -> None:
+    """A check that ends nothing before the lifetime does is none. `life`: its most seconds."""
+    network, use = rules.network, rules.utilization
+    spans = []
+    if network is not None:
+        spans.append(("network", "timeout", network.timeout, network.grace))
+    if use is not None:
+        spans.append(("utilization", "window", use.window, use.grace))
+    for name, limit, seconds, grace in spans:
+        if grace + seconds >= life:
+            part, value = ("grace", grace) if grace >= life else (limit, seconds)
             raise wrong(
-                f"{place}.{name}.grace", grace,
-                f"A session is ended after {life} seconds, so this check would never be made.",
-                "Write a shorter grace, or a longer lifetime.",
+                f"{place}.{name}.{part}", value,
+                f"A session is ended after {limit_words(life)} by its lifetime, and this check "
+                f"ends none before {limit_words(grace + seconds)} ({limit} and grace).",
+                f"Write a shorter {part}, or a longer lifetime.",
             )  # fmt: skip
 
 

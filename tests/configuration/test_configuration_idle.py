@@ -49,9 +49,23 @@ def test_what_is_read() -> None:
         ({"idle": use(thresholds={"ram": 5})}, "idle.utilization.thresholds.ram", "example"),
         ({"idle": use(operator="xor")}, "idle.utilization.operator", "example"),
         (
-            {"idle": {"lifetime": "1h", **use(grace="2h")}},
+            {"idle": {"lifetime": "1h", **use(grace="2h", window="5m")}},
             "idle.utilization.grace", "longer lifetime",
         ),
+        (
+            {"idle": {"lifetime": "1h", **use(window="2h")}},
+            "idle.utilization.window", "shorter window, or a longer lifetime",
+        ),
+        (
+            {"idle": {"lifetime": "90m", "network": {"timeout": "1h", "grace": "1h"}}},
+            "idle.network.timeout", "shorter timeout, or a longer lifetime",
+        ),
+        ({"idle": {"lifetime": "4h", "network": "4h"}}, "idle.network.timeout", "lifetime"),
+        (
+            {"group_policies": {"x": {"idle": {"lifetime": "1h", "network": "2h"}}}},
+            "group_policies['x'].idle.network.timeout", "lifetime",
+        ),
+        ({"idle": use(window="90d")}, "idle.utilization.window", "at most 60d"),
         ({"idle_warnings": ["later"]}, "idle_warnings[0]", "30m"),
         ({"default_policy": {"idle": {"network": "5s"}}}, "default_policy.idle.network", "15"),
         (
@@ -72,3 +86,19 @@ def test_what_makes_no_sense_is_told(traits: dict[str, Any], trait: str, remedy:
     text = str(caught.value)
     assert f"BackendAI.{trait}" in text
     assert remedy in text
+
+
+def test_rules_of_different_places_may_be_combined() -> None:
+    read(
+        idle={"lifetime": "1h"},
+        default_policy={"idle": {"network": "4h"}},
+        group_policies={"x": {"idle": use(window="2h")}},
+    )
+    # An environment may raise the lifetime.
+    slow = {
+        "name": "slow", "versions": [{"name": "1", "image": "i:1"}],
+        "idle_minimum": {"lifetime": "1d"},
+    }  # fmt: skip
+    read(idle={"lifetime": "1h", "network": "2h"}, environments=[slow])
+    read(idle={"lifetime": "1h", **use(window="50m", grace="9m")})
+    read(idle=use(window="60d"))
