@@ -472,6 +472,24 @@ async def test_an_owner_keeps_it_as_long_as_the_policy_allows(tmp_path: Path) ->
         assert not one.is_running
 
 
+async def test_it_is_not_kept_for_a_moment_time_and_again(tmp_path: Path) -> None:
+    policy = {"keep": {"each": "2m", "total": "150s"}}
+    async with idle(tmp_path, {"network": "1h"}, default_policy=policy) as one:
+        one.says(used=0)
+        await one.rounds(INTERVAL)
+        before = len(one.service.store.history(one.id))
+        for seconds in (1, 59):
+            reply = await one.keep(seconds=seconds)
+            (error,) = reply.json["errors"]
+            assert (reply.status, error["field"], error["code"]) == (400, "seconds", "too_little")
+            assert "1 minute" in error["message"]
+        assert len(one.service.store.history(one.id)) == before
+        assert (await one.keep(seconds=60)).status == 200
+        assert (await one.keep(seconds=60)).status == 200
+        assert (await one.keep(seconds=29)).status == 400
+        assert (await one.keep(seconds=30)).status == 200, "that is all that is left"
+
+
 async def test_what_may_not_be_kept(tmp_path: Path) -> None:
     async with idle(tmp_path, {"lifetime": "1h"}) as one:
         reply = await one.keep()

@@ -63,8 +63,10 @@ def _granted(rule: Keep, kept: float, room: float, seconds: float | None) -> flo
         raise _refused(
             "too_much", f"It may be kept for {limit_words(most)} now. Ask for that, or for less."
         )
+    if seconds < (least := min(LEAST, most)):
+        raise _refused("too_little", f"It is kept for {limit_words(least)} at least.", Kind.INVALID)
     return seconds
 
 
-def _refused(code: str, message: str) -> RequestError:
-    return RequestError([FieldError(FIELD, code, message, Kind.CONFLICT)])
+def _refused(code: str, message: str, kind: Kind = Kind.CONFLICT) -> RequestError:
+    return RequestError([FieldError(FIELD, code, message, kind)])

@@ -75,6 +75,6 @@ class KeepBody(Part):
     seconds: Span | None = Field(
         default=None,
         description="How much later it is to be ended: seconds, or a text such as `2h`. Null: as "
-        "much as may be.",
+        "much as may be. A minute is the least, if as much is left.",
         examples=["2h"],
     )
