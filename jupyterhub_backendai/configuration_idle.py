@@ -59,8 +59,10 @@ class IdleTraits(HasTraits):
     idle_warnings = List(
         Unicode(),
         default_value=["1h", "10m"],
-        help="How long before idle checks end a session its owner is warned, once for each. No "
-        "session is ended with less notice than the last of these. Example: "
+        help="How long before idle checks end a session its owner is warned, once for each; of "
+        "`network` and `utilization` after half of the timeout or window at the earliest, so with "
+        "a `network` of `10m` five minutes before. No session is ended with less notice than the "
+        "last of these, or than that half where it is shorter. Example: "
         '`c.BackendAI.idle_warnings = ["2h", "30m", "5m"]`.',
     ).tag(config=True)
 
