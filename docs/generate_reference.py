@@ -474,7 +474,7 @@ def calls() -> str:
 
 
 def _scope(call: Call) -> str:
-    return f"`{call.scope}`" if call.scope else "–"
+    return ", ".join(f"`{scope}`" for scope in call.scopes) or "–"
 
 
 def metrics() -> str:

@@ -128,11 +128,12 @@ class Handler(HubOAuthenticated, RequestHandler):
                 raise Refused(403, "not_yours", message)
             return
         own = self.call.who is Who.OWN
-        if not (caller.may(scope, caller.name) if own else caller.may_for_somebody(scope)):
-            raise Refused(
-                403, "missing_scope",
-                f"Your token does not have the scope {scope}. Make one that has it.",
-            )  # fmt: skip
+        for scope in self.call.scopes:
+            if not (caller.may(scope, caller.name) if own else caller.may_for_somebody(scope)):
+                raise Refused(
+                    403, "missing_scope",
+                    f"Your token does not have the scope {scope}. Make one that has it.",
+                )  # fmt: skip
 
     async def model(self) -> Mapping[str, Any] | None:
         """Who asks as the Hub tells it; None for nobody. Raises `Refused`."""

@@ -32,8 +32,9 @@ class Who(Enum):
 class Call:
     """One method on one path.
 
-    `scope` is the Hub's that it takes, for one's own servers or for everybody's. `errors` are the
-    statuses that it may answer with beside those that all calls share.
+    `scope` is the Hub's that it takes, for one's own servers or for everybody's, and `also` one
+    that it takes besides. `errors` are the statuses that it may answer with beside those that all
+    calls share.
     """
 
     name: str
@@ -49,6 +50,12 @@ class Call:
     errors: tuple[int, ...] = ()
     media: tuple[str, ...] = JSON
     headers: tuple[tuple[str, str], ...] = field(default=())
+    also: str = ""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """All that it takes."""
+        return tuple(scope for scope in (self.scope, self.also) if scope)
 
     @property
     def all_errors(self) -> list[int]:
@@ -164,7 +171,7 @@ CALLS: tuple[Call, ...] = (
     Call(
         "hibernate", "POST", f"{ONE}/hibernation",
         "Hibernates a session that runs: its files and home are kept, all that it holds is free.",
-        Who.OWNER, START, reply=image_rows.CommitRow, status=202, errors=(409,),
+        Who.OWNER, START, reply=image_rows.CommitRow, status=202, errors=(409,), also=DELETE,
     ),
     Call(
         "hibernation", "GET", f"{ONE}/hibernation", "What is kept of a hibernated session.",

@@ -109,6 +109,7 @@ async def running(
     reads = ["read:servers!user=alice", "access:services!service=backendai"]
     tokens["reader"] = hub.token("alice", reads)
     tokens["ender"] = hub.token("alice", ["delete:servers!user=alice", reads[1]])
+    tokens["starter"] = hub.token("alice", ["start:servers!user=alice", reads[1]])
     tokens["tutor"] = hub.token("mate", ["read:servers!group=lab", reads[1]])
     tokens["watcher"] = hub.token("bob", ["read:servers", reads[1]])
     tokens["narrow"] = hub.token("alice", ["read:users:name!user=alice"])

@@ -10,8 +10,10 @@ from jupyterhub_backendai.service.ending import end
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import Session
 
+from .image_shelf import CONTAINER, shelf_of
 from .images_made import rest
 from .running import Reply, Running, launch, until_open
+from .ways import end as end_now
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -139,3 +141,28 @@ async def test_no_more_wait_to_be_resumed_than_may(service: Running) -> None:
     assert (reply.status, codes(reply)) == (403, ["too_many_pending"])
     service.store.set_schedulable("local", True, by="admin", now=utcnow())
     assert service.store.get(session.id).status is Status.HIBERNATED
+
+
+# ---- by whom -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["starter", "ender"])
+async def test_who_may_not_start_and_end_it_does_not_hibernate_it(
+    service: Running, who: str
+) -> None:
+    shelf_of(service)
+    await until_open(service)
+    session = await launch(service, "alice", {})
+    goes_on(service, service.store.get(session["id"]))
+    service.store.set_kernel(session["id"], container_id=CONTAINER)
+    path = f"sessions/{session['id']}"
+    for method, page in (("POST", f"api/{path}/hibernation"), ("POST", f"{path}/hibernate")):
+        assert (await service.call(method, page, who)).status == 403
+    assert (await service.call("GET", f"{path}/hibernate", who)).status == 403
+    assert service.store.commit_of(session["id"]) is None
+    # Nor is it offered to who may only read and start.
+    own = ["read:servers!user=alice", "start:servers!user=alice"]
+    both = service.hub.token("alice", [*own, "access:services!service=backendai"])
+    assert f"{path}/hibernate" not in (await service.call("GET", path, both)).json
+    assert f"{path}/hibernate" in (await service.call("GET", path, "alice")).json
+    end_now(service, session)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jupyterhub_backendai.service.app import HANDLERS
-from jupyterhub_backendai.service.auth import DELETE, READ
+from jupyterhub_backendai.service.auth import DELETE, READ, START
 from jupyterhub_backendai.service.table import CALLS, Call, Who
 from jupyterhub_backendai.site.clock import utcnow
 
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 # Who asks about what is alice's; each has a session and a launch of their own too.
 PEOPLE = (
-    "nobody", "nonsense", "alice", "bob", "mate", "admin", "narrow", "reader", "ender", "tutor",
-    "watcher",
+    "nobody", "nonsense", "alice", "bob", "mate", "admin", "narrow", "reader", "ender",
+    "starter", "tutor", "watcher",
 )  # fmt: skip
 BODIES: dict[str, Any] = {
     "launch": {"owner": "alice"},
@@ -49,12 +49,13 @@ def expected(call: Call, who: str) -> set[int]:
     if who == "narrow":  # a token of alice's without the scope to come in
         return {403}
     if who == "watcher":  # reads everybody's, and nothing else
-        return done if call.scope == READ else {403}
-    # Tokens of alice's that only read, and only end; one of mate's that reads what is of his group.
-    scope = {"reader": READ, "ender": DELETE, "tutor": READ}.get(who)
+        return done if call.scopes == (READ,) else {403}
+    # Tokens of alice's that only read, only end, only start; one of mate's that reads what is
+    # of his group.
+    scope = {"reader": READ, "ender": DELETE, "starter": START, "tutor": READ}.get(who)
     if scope is not None and call.who is not Who.ADMIN:
         own = who == "tutor" and call.who is Who.OWN
-        return done if call.scope == scope and not own else {403}
+        return done if call.scopes == (scope,) and not own else {403}
     if call.who is Who.ADMIN:
         return done if who == "admin" else {403}
     if who in {"alice", "reader", "admin"} and not (who == "admin" and call.path == LAUNCHES):

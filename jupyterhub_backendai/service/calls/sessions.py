@@ -116,7 +116,7 @@ class SessionHandler(Listing):
 
     async def session(self, id: str) -> Session:
         """The session that the address names, if the caller may do this with it: else 404."""
-        return await find(self.site, self.caller, id, self.call.scope)
+        return await find(self.site, self.caller, id, *self.call.scopes)
 
     def wanted_version(self, session: Session) -> int | None:
         """The version that `If-Match` asks for, if it does. Raises `Changed`, `Refused`."""
@@ -168,8 +168,8 @@ class HistoryHandler(SessionHandler):
         await self.reply_page(query, HistoryPage, HistoryRow.of, find, session.id, wanted)
 
 
-async def find(site: Site, caller: Caller, id: str, scope: str) -> Session:
-    """The session of this id, for who may do with it what needs `scope`. Raises `Refused`: 404
+async def find(site: Site, caller: Caller, id: str, *scopes: str) -> Session:
+    """The session of this id, for who may do with it what needs `scopes`. Raises `Refused`: 404
     for somebody else's with which the caller may do nothing at all."""
     if not ID.fullmatch(id):
         raise not_found()
@@ -178,10 +178,11 @@ async def find(site: Site, caller: Caller, id: str, scope: str) -> Session:
     except NotFound:
         raise not_found() from None
     may = {each: caller.may(each, session.owner, session.owner_groups) for each in SCOPES}
-    if may[scope]:
+    missing = [scope for scope in scopes if not may[scope]]
+    if not missing:
         return session
     if any(may.values()) or (caller.is_user and caller.name == session.owner):
-        raise Refused(403, "missing_scope", f"Your token does not have the scope {scope}.")
+        raise Refused(403, "missing_scope", f"Your token does not have the scope {missing[0]}.")
     raise not_found()
 
 

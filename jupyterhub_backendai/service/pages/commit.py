@@ -29,6 +29,8 @@ LITTLE = MIB  # bytes; half of it is what each container is given of ours
 class CommitPage(SessionPage):
     """It says what is in an image before one is made. It needs no script."""
 
+    scopes: tuple[str, ...] = (START,)
+
     async def get(self, id: str) -> None:
         session = await self._session(id)
         if self.part in PARTS:
@@ -58,7 +60,8 @@ class CommitPage(SessionPage):
         self.redirect(self.page_of(session) if there else self.hub_auth.base_url, status=303)
 
     async def _session(self, id: str) -> Session:
-        return session_to(self.caller.name, await find(self.site, self.caller, id, START))
+        session = await find(self.site, self.caller, id, *self.scopes)
+        return session_to(self.caller.name, session)
 
     async def _show(
         self, session: Session, typed: str = "", errors: Sequence[FieldError] = ()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ...model.errors import FieldError, RequestError
 from ...store import Session
+from ..auth import DELETE, START
 from ..hibernating import hibernate, obstacle, resume, rule_of
 from ..image_rows import CommitRow
 from .commit import PARTS, CommitPage
@@ -16,6 +17,8 @@ from .words import said_to
 class HibernatePage(CommitPage):
     """It says what is kept of a session before it is hibernated. What is under way is cancelled
     where all images are."""
+
+    scopes = START, DELETE  # it ends what runs
 
     async def post(self, id: str) -> None:
         session = await self._session(id)

@@ -17,7 +17,9 @@ async def rest_of(page: Page, session: Session, may: bool) -> dict[str, Any]:
     if session.status is Status.HIBERNATED:
         rest = await page.site.db(page.site.store.hibernation, session.id)
     found = None
-    offered = may and session.status is Status.RUNNING and session.type == "interactive"
+    # It ends what runs.
+    offered = may and session.status is Status.RUNNING and page.may_end(session)
+    offered = offered and session.type == "interactive"
     if offered:
         found = await obstacle(page.site, session)
     resumes = may and rest is not None
