@@ -70,13 +70,15 @@ async def _end_now(
     site: Site, hub: HubClient, session: Session, asked_by: str, force: bool, version: int | None
 ) -> Session:
     reason = ended_by(asked_by)
-    if session.status.is_final or (session.status is Status.TERMINATING and not force):
+    ends = session.status is Status.TERMINATING and not force
+    # One that is on its way to its rest does not end by that.
+    if session.status.is_final or (ends and not await site.db(site.store.is_kept, session.id)):
         return session
-    if session.status is Status.HIBERNATED or force:
+    if session.status in _BEFORE_THE_END or force:
         # What is kept of it goes, too.
         session = await site.db(site.store.let_go, session.id, USER, reason, version)
         version = None
-    if session.status is Status.HIBERNATED and not force:
+    if session.status in _BEFORE_THE_END and not force:
         site.background(site.end(session.id, USER, reason))
         return session
     if session.status is Status.RUNNING:

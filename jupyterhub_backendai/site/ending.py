@@ -23,7 +23,7 @@ from ..model.status import (
     Status,
 )
 from ..model.steps import Step
-from ..store import NotFound, Session, SessionResult, SubStep
+from ..store import Changed, NotFound, Session, SessionResult, SubStep
 from .batch import explained, keep, noted, own_reason
 from .clock import utcnow
 from .steps import Steps
@@ -68,7 +68,7 @@ async def end(site: Site, session_id: str, why: Why) -> None:
             try:
                 await _end_now(site, await site.db(site.store.get, session_id), why)
                 return
-            except IllegalTransition as race:
+            except (IllegalTransition, Changed) as race:
                 # Somebody else moved it between our look and our step: look again.
                 site.log.debug("Session %s: %s", session_id, race)
         site.log.error("Session %s could not be ended yet; it is tried again", session_id)
@@ -97,7 +97,7 @@ async def note_failure(
 
 
 async def _end_now(site: Site, session: Session, why: Why) -> None:
-    """One try. Raises `IllegalTransition`."""
+    """One try. Raises `IllegalTransition`, `Changed`."""
     if session.status in IN_LINE:
         await _move(site, session, Status.CANCELLED, Phase.CANCEL, why)
     elif session.status is Status.HIBERNATED:
@@ -133,6 +133,8 @@ def _first(session: Session, why: Why) -> Why:
 
 async def _terminate(site: Site, session: Session, why: Why) -> None:
     steps = Steps()
+    # One that is to rest may be let go of meanwhile: then its home goes, too, and that is why.
+    version = session.version if await site.db(site.store.is_kept, session.id) else None
     try:
         outcome = await clear(site, session, steps, why.grace)
     except EngineError as error:
@@ -143,7 +145,7 @@ async def _terminate(site: Site, session: Session, why: Why) -> None:
         why = replace(why, exit_code=outcome.exit_code, result=None)  # that is noted already
     why = replace(why, code=code, sentence=sentence)
     final = Status.ERROR if code in FAILED else Status.TERMINATED
-    await _move(site, session, final, Phase.TERMINATE, why, steps.taken())
+    await _move(site, session, final, Phase.TERMINATE, why, steps.taken(), version)
 
 
 async def clear(
@@ -185,8 +187,10 @@ async def _move(
     phase: Phase,
     why: Why,
     sub_steps: Sequence[SubStep] = (),
+    version: int | None = None,
 ) -> Session:
     return await site.move(
         session.id, to, phase, reason_code=why.code, reason=why.sentence, message=why.sentence,
         exit_code=why.exit_code, result_of_work=why.result, sub_steps=sub_steps,
+        version=version,
     )  # fmt: skip

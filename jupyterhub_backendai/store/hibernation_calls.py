@@ -150,7 +150,7 @@ class HibernationCalls(StoreBase):
         self, session_id: str, reason_code: str, reason: str, version: int | None = None
     ) -> Session:
         """What was kept of a session is kept no longer, whatever it is doing: one that is
-        hibernated only waits to be removed. Raises `NotFound`, `Changed`."""
+        hibernated, or just going to be, only waits to be removed. Raises `NotFound`, `Changed`."""
         with self._write() as db:
             session = sessions.locked(db, session_id, version)
             return resting.let_go(db, session, reason_code, reason)

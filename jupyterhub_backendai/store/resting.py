@@ -95,10 +95,11 @@ def resume(
 
 
 def let_go(db: Connection, session: Session, reason_code: str, reason: str) -> Session:
-    """See `HibernationCalls.let_go`. The first reason counts, as with every end."""
+    """See `HibernationCalls.let_go`. The first reason counts, as with every end; why it was to rest
+    is none."""
     was_kept = kept.is_kept(db, session.id)
     kept.let_go(db, session.id)
-    if session.status is not Status.HIBERNATED or not was_kept:
+    if session.status not in (Status.HIBERNATED, Status.TERMINATING) or not was_kept:
         return session
     session = replace(
         session, reason_code=reason_code, reason=storable(reason), version=session.version + 1

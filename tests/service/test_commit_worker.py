@@ -865,6 +865,44 @@ async def test_one_that_rests_is_ended_for_good(
         assert work.shelf.images == {}
 
 
+@pytest.mark.parametrize("keeping", [True, False], ids=["removed-already", "still-there"])
+async def test_one_that_is_just_going_to_rest_is_ended_for_good(
+    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, keeping: bool
+) -> None:
+    commit = await rest_asked(work)
+    store, id = work.service.store, commit.session_id
+    begun, gate = asyncio.Event(), asyncio.Event()
+    call = "remove_session" if keeping else "stop_session"
+    before = getattr(work.site.engine, call)
+
+    async def waits(*given: Any, **more: Any) -> Any:
+        done = await before(*given, **more)
+        begun.set()
+        await gate.wait()
+        return done
+
+    monkeypatch.setattr(work.site.engine, call, waits)
+    await work.worker.once()
+    await asyncio.wait_for(begun.wait(), 60)
+    ends = store.get(id)
+    assert (ends.status, ends.reason_code) == (Status.TERMINATING, "hibernated")
+    page = (await work.service.call("GET", f"sessions/{id}/end", "alice")).json
+    assert "Files outside folders are deleted." in page
+    reply = await work.service.call("DELETE", f"api/sessions/{id}", "alice")
+    assert (reply.status, reply.json["reason"]) == (202, "alice ended it.")
+    assert not store.is_kept(id)
+    again = await work.service.call("DELETE", f"api/sessions/{id}", "alice")
+    assert again.json["version"] == reply.json["version"], "twice is fine"
+    gate.set()
+    await work.worker.settled()
+    await until(lambda: store.get(id).status is Status.TERMINATED)
+    over = store.get(id)
+    assert (over.reason_code, over.reason) == ("user_requested", "alice ended it.")
+    await until(lambda: (id, False) in removed)
+    await work.worker.resting.once()
+    assert work.shelf.images == {}
+
+
 @pytest.mark.parametrize("ends", ["breaks-down", "its-owner-ends-it", "later"])
 async def test_one_that_is_back_keeps_its_home_until_it_is_sure_to_run(
     work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, ends: str
