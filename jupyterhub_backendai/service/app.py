@@ -238,7 +238,7 @@ class Service:
             "ways": lambda: self.book.run(site),
             "queue": QueueWorker(site, self.hub).run,
             "batch": BatchWorker(site, self.hub).run,
-            "servers": ServersWorker(site, self.hub).run,
+            "servers": ServersWorker(site, self.hub, self.images).run,
             "usage": UsageWorker(site, self.sampling).run,
         }
 

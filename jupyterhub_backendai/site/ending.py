@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..engine.base import EngineError
 from ..engine.batch import Outcome
+from ..model.images import CommitStatus
 from ..model.status import (
     IN_LINE,
     ON_THE_WAY,
@@ -23,7 +24,7 @@ from ..model.status import (
     Status,
 )
 from ..model.steps import Step
-from ..store import Changed, NotFound, Session, SessionResult, SubStep
+from ..store import Changed, Commit, NotFound, Session, SessionResult, SubStep
 from .batch import explained, keep, noted, own_reason
 from .clock import utcnow
 from .steps import Steps
@@ -120,10 +121,19 @@ async def _end_now(site: Site, session: Session, why: Why) -> None:
 
 async def goes_to_rest(site: Site, session: Session) -> bool:
     """Whether a session that runs is being hibernated."""
+    commit = await to_rest(site, session)
+    return commit is not None and not commit.status.is_final
+
+
+async def to_rest(site: Site, session: Session) -> Commit | None:
+    """The hibernating of a session that runs, which is under way or came to nothing; None where
+    that is not what was done with it last."""
     if session.status is not Status.RUNNING:
-        return False
+        return None
     commit = await site.db(site.store.commit_of, session.id)
-    return commit is not None and commit.hibernates and not commit.status.is_final
+    if commit is None or not commit.hibernates or commit.status is CommitStatus.DONE:
+        return None
+    return commit
 
 
 def _first(session: Session, why: Why) -> Why:

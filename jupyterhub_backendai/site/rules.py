@@ -25,7 +25,8 @@ class Driver(Enum):
 class Action(Enum):
     """What a rule does. RELEASE: it is nobody's, and goes on waiting. RETRY: what is there of it is
     removed, and it is in line again. END: it is ended. FINISH: its end is gone on with. REMOVE:
-    what the engine has is removed. STOP: the Hub is to stop the server. LEAVE: nothing."""
+    what the engine has is removed. STOP: the Hub is to stop the server. REST: it is hibernated.
+    LEAVE: nothing."""
 
     RELEASE = "release"
     RETRY = "retry"
@@ -33,6 +34,7 @@ class Action(Enum):
     FINISH = "finish"
     REMOVE = "remove"
     STOP = "stop"
+    REST = "rest"
     LEAVE = "leave"
 
 
@@ -44,6 +46,7 @@ class Sight:
     first look of this Hub, at what another left. `queue`: the service is on. `answers`, `known`:
     its agent does, is. `container`: one of it runs (or, of no live one, is there). `server`: the
     Hub has it active. `owner`: the Hub knows its owner. `kept`: its home and image are to stay.
+    `to_rest`: it is being hibernated, or that came to nothing.
     """
 
     status: Status | None
@@ -57,6 +60,7 @@ class Sight:
     server: bool | None = None
     owner: bool | None = None
     kept: bool | None = None
+    to_rest: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,15 @@ RULES: tuple[Rule, ...] = (
         "its outcome and log are saved; removed, TERMINATED", Action.END,
         lambda s: s.status is Status.RUNNING and s.container is False and (s.settled or s.first),
         "container_gone", "Its container was not running any more. Start it again.",
+    ),
+    Rule(
+        # Its server may have been stopped, also by a culler, while it stood still for its image.
+        "RUNNING for half a minute, and hibernating it came to nothing",
+        "the Hub has no such server", "hibernated, again every ten minutes until it is",
+        Action.REST,
+        lambda s: s.status is Status.RUNNING and s.server is False and s.settled
+        and s.to_rest is True,
+        "not_in_hub", "The Hub does not know its server any more, so it was hibernated.",
     ),
     Rule(
         "RUNNING for half a minute", "the Hub has no such server (service off: for a minute)",

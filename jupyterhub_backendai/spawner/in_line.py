@@ -199,16 +199,18 @@ class InLine(OptionDoors):
         left = await site.db(site.store.live_of, self.user.name, self.name)
         if left is None:
             return
-        rests = await ending.goes_to_rest(site, left)
+        # Also where that came to nothing: its server is stopped, and it is hibernated once more.
+        rests = await ending.to_rest(site, left) is not None
         if not rests and left.status is not Status.HIBERNATED:
             self.log.warning("%s: ending what is left of session %s", self._log_name, left.id)
             await site.end(left.id, "restarted", "The same server was started again.")
             left = await site.db(site.store.get, left.id)
         if rests or left.status is Status.HIBERNATED:
+            it = "is being hibernated. Then resume it" if rests else "is hibernated. Resume it"
             raise LaunchError(
                 "hibernated",
-                f"Your session {left.name} of this server is hibernated. Resume it or end it on "
-                "the page of your sessions, or start one under another name.",
+                f"Your session {left.name} of this server {it} or end it on the page of your "
+                "sessions, or start one under another name.",
             )
         if not left.status.is_final:
             raise LaunchError(

@@ -19,6 +19,7 @@ from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.service.auth import Caller
 from jupyterhub_backendai.service.ending import end
 from jupyterhub_backendai.service.hub import HubRefused, HubUnavailable
+from jupyterhub_backendai.service.images import ImageDoor
 from jupyterhub_backendai.service.launching import launch
 from jupyterhub_backendai.service.parts import ServiceSite
 from jupyterhub_backendai.service.workers.batch import BatchWorker
@@ -267,7 +268,7 @@ class StubService:
         Runner().start({
             "queue": QueueWorker(site, self.client).run,
             "batch": BatchWorker(site, self.client).run,
-            "servers": ServersWorker(site, self.client).run,
+            "servers": ServersWorker(site, self.client, ImageDoor()).run,
         })  # fmt: skip
         self.open = True
 

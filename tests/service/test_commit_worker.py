@@ -28,16 +28,20 @@ from jupyterhub_backendai.engine.images import (
     CommitRefused,
     ImageInUse,
     Login,
+    Look,
     RegistryRefused,
 )
 from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
+from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.model.status import Phase, Result, Status
 from jupyterhub_backendai.service.commits import resting
 from jupyterhub_backendai.service.commits.making import Times
 from jupyterhub_backendai.service.commits.removing import Removing
 from jupyterhub_backendai.service.ending import tell_hub
 from jupyterhub_backendai.service.workers import commits as commits_worker
+from jupyterhub_backendai.service.workers import servers
 from jupyterhub_backendai.service.workers.commits import CommitWorker
+from jupyterhub_backendai.site import reconcile
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.store import Commit, Unavailable
@@ -845,6 +849,55 @@ async def test_the_end_of_its_server_does_not_end_what_goes_to_rest(
     gate.set()
     await work.all()
     assert (store.get(id).status, removed) == (Status.HIBERNATED, [(id, True)])
+
+
+@pytest.mark.parametrize("how", ["cancelled", "no-room"])
+async def test_one_whose_server_was_stopped_meanwhile_keeps_its_home(
+    work: Work, removed: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Also where it could not be hibernated: it is, when there is room."""
+    commit = await rest_asked(work)
+    store, id = work.service.store, commit.session_id
+    gate = work.shelf.hold("make")
+    await work.until_in("make")
+    await work.site.end(id, "user_requested", "Its server was stopped.")  # by the Hub
+    if how == "cancelled":
+        await work.service.call("DELETE", f"api/sessions/{id}/commit", "alice")
+    else:
+        work.shelf.errors["make"] = [CommitRefused("no_room", "The disk of local is full.")]
+        gate.set()
+    await work.all()
+    gate.set()
+    assert work.now(commit).status is (CANCELLED if how == "cancelled" else FAILED)
+    parts, now = work.service.service, [1e6]
+    monkeypatch.setattr(reconcile, "INTERVAL", -1)
+    monkeypatch.setattr(servers.time, "monotonic", lambda: now[0])
+    worker = servers.ServersWorker(work.site, parts.hub, parts.images)
+
+    async def none() -> dict[tuple[str, str], bool]:
+        return {}
+
+    monkeypatch.setattr(parts.hub, "active_servers", none)
+    work.shelf.looks = Look(10 * GIB, GIB)  # no room
+    for _ in range(3):
+        await worker.once()
+    assert (store.get(id).status, removed) == (Status.RUNNING, [])
+    assert store.commit_of(id) == work.now(commit)
+    (row, *_) = store.history(id)
+    assert (row.phase, row.result, row.error_code) == (Phase.HIBERNATE, Result.FAILURE, "no_room")
+    work.shelf.looks = Look(GIB, 10 * GIB)
+    await worker.once()
+    assert store.commit_of(id) == work.now(commit), "not that soon"
+    now[0] += servers.AGAIN
+    for _ in range(2):  # the second finds that it is under way
+        await worker.once()
+    assert store.commit_of(id).id != commit.id
+    await work.all()
+    assert (store.get(id).status, removed) == (Status.HIBERNATED, [(id, True)])
+    told = "The Hub does not know its server any more, so it was hibernated."
+    assert (store.get(id).reason_code, store.get(id).reason) == ("not_in_hub", told)
+    await worker.once()
+    assert store.get(id).status is Status.HIBERNATED
 
 
 async def test_one_that_rests_is_ended_for_good(

@@ -8,6 +8,7 @@ import pytest
 
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.service.hub import NoSuchUser
+from jupyterhub_backendai.service.images import ImageDoor
 from jupyterhub_backendai.service.workers import servers
 from jupyterhub_backendai.service.workers.servers import ServersWorker
 from jupyterhub_backendai.site import reconcile
@@ -25,12 +26,16 @@ def status(site: Site, session: Session) -> Status:
     return site.store.get(session.id).status
 
 
+def servers_worker(hub: Hub) -> ServersWorker:
+    return ServersWorker(site_of(hub), hub, ImageDoor())  # type: ignore[arg-type]
+
+
 async def test_what_the_hub_has_lost_and_what_it_has_too_much(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = await running(hub, "train-1")
     monkeypatch.setattr(reconcile, "INTERVAL", -1)
-    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    site, worker = site_of(hub), servers_worker(hub)
     hub.servers = {("alice", "stranger"): True}
     hub.errors = [GONE]
     await worker.once()
@@ -51,7 +56,7 @@ async def test_a_clock_that_was_set_back_hides_nothing(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost = await running(hub, "train-1")
-    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    site, worker = site_of(hub), servers_worker(hub)
     await worker.once()
     await worker.once()
     assert status(site, lost) is Status.RUNNING, "it has only just come to run"
@@ -61,7 +66,7 @@ async def test_a_clock_that_was_set_back_hides_nothing(
 
 
 async def test_what_waits_for_an_owner_who_is_gone_is_cancelled(hub: Hub) -> None:
-    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    site, worker = site_of(hub), servers_worker(hub)
     (waits,) = await submit(site, "train-1")
     await worker.once()
     assert status(site, waits) is Status.PENDING
@@ -95,7 +100,7 @@ async def test_the_hub_is_asked_for_a_few_owners_at_a_time_and_for_all_in_turn(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "OWNERS_A_LOOK", 2)
-    site, worker = site_of(hub), ServersWorker(site_of(hub), hub)  # type: ignore[arg-type]
+    site, worker = site_of(hub), servers_worker(hub)
     asked: list[str] = []
 
     async def user(name: str) -> None:

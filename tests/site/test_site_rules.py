@@ -34,7 +34,7 @@ def sights() -> Iterator[Sight]:
     """All that can be seen."""
     statuses = [None, *sorted(LIVE)]
     for parts in product(
-        statuses, Driver, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, *[(None, *YES_NO)] * 4
+        statuses, Driver, YES_NO, YES_NO, YES_NO, YES_NO, YES_NO, *[(None, *YES_NO)] * 5
     ):
         yield Sight(*parts)
 
@@ -207,14 +207,16 @@ CASES = [
     Case(6, MAKING, "dead", S.ERROR, "hub_restarted", service=False),
     Case(7, RUNS, "dead", S.TERMINATED, "container_gone", known=False),
     Case(8, RUNS, "dead", S.TERMINATED, "container_gone"),
-    Case(9, RUNS, "dead", S.TERMINATED, "not_in_hub", container=True, lost=True, first=False),
-    Case(10, (*RUNS, S.TERMINATING), "dead", S.TERMINATED),
-    Case(11, (*RUNS, S.TERMINATING, S.HIBERNATED), None, S.TERMINATED),
+    Case(10, RUNS, "dead", S.TERMINATED, "not_in_hub", container=True, lost=True, first=False),
+    Case(11, (*RUNS, S.TERMINATING), "dead", S.TERMINATED),
+    Case(12, (*RUNS, S.TERMINATING, S.HIBERNATED), None, S.TERMINATED),
 ]
+STOPPED = "test_one_whose_server_was_stopped_meanwhile_keeps_its_home"
 ELSEWHERE = {
     0: "tests.service.test_servers_worker:test_what_waits_for_an_owner_who_is_gone_is_cancelled",
-    12: "tests.site.test_site_sweep:test_a_sweep",
-    13: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
+    9: f"tests.service.test_commit_worker:{STOPPED}",
+    13: "tests.site.test_site_sweep:test_a_sweep",
+    14: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
 }
 
 

@@ -7,24 +7,32 @@ session starts or ends.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection, Iterable
 
-from ...model.status import IN_LINE, Status
+from ...model.errors import RequestError
+from ...model.status import IN_LINE, Phase, Result, Status
+from ...site.clock import utcnow
+from ...site.ending import to_rest
 from ...site.reconcile import INTERVAL, follow, settled
-from ...site.rules import Action, Sight, rule_for
+from ...site.rules import Action, Rule, Sight, rule_for
 from ...site.runtime import Site
 from ...store import Session
+from ..hibernating import hibernate
 from ..hub import HubClient, HubError, HubUnavailable, NoSuchUser
+from ..images import ImageDoor
 
 Server = tuple[str, str]  # owner, name
+AGAIN = 600.0  # seconds between two tries to hibernate what has lost its server
 OWNERS_A_LOOK = 20  # whom the Hub is asked for one by one; the others come next time
 
 
 class ServersWorker:
     """The part of the service that compares database and Hub; see `site.rules`."""
 
-    def __init__(self, site: Site, hub: HubClient) -> None:
-        self.site, self.hub = site, hub
+    def __init__(self, site: Site, hub: HubClient, door: ImageDoor) -> None:
+        self.site, self.hub, self._door = site, hub, door
+        self._rested: dict[str, float] = {}  # by session, when it was last to be hibernated by us
         self._odd: set[tuple[Server, bool]] = set()  # at the last look, and whether the Hub has it
         self._asked_for: list[str] = []  # owners, the one asked for last at the end
 
@@ -80,19 +88,45 @@ class ServersWorker:
         if latest is None:
             return  # not of ours
         status = None if session is None else session.status
-        seen = Sight(status, settled=settled(latest), server=active)
+        resting = None if session is None else await to_rest(self.site, session)
+        seen = Sight(
+            status, settled=settled(latest), server=active, to_rest=resting is not None
+        )  # fmt: skip
         rule = rule_for(seen)
         if rule is None or rule.action is Action.LEAVE:
             return
         if session is not None:
-            if await self._is_known(session.owner):
+            if not await self._is_known(session.owner):
+                return
+            if rule.action is not Action.REST:
                 await follow(self.site, session, rule)
+            elif resting is not None and resting.status.is_final:
+                await self._hibernate(session, rule)
         elif rule.action is Action.STOP:
             self.site.log.warning("%s of %s: %s", server[1], server[0], rule.then)
             try:
                 await self.hub.stop(*server)
             except HubError as error:
                 self.site.log.warning("The Hub did not stop %s of %s: %s", *server[::-1], error)
+
+    async def _hibernate(self, session: Session, rule: Rule) -> None:
+        """Has one hibernated whose server was stopped when that came to nothing: nobody can come
+        to it, and its end would take the home. What stands in the way may be gone later."""
+        now = time.monotonic()
+        last = self._rested.get(session.id)
+        if last is not None and now - last < AGAIN:
+            return
+        self._rested = {id: at for id, at in self._rested.items() if now - at < AGAIN}
+        self._rested[session.id] = now
+        try:
+            await hibernate(self.site, self._door, session, "", (rule.code, rule.reason))
+        except RequestError as refused:
+            told = " ".join(error.message for error in refused.errors)
+            self.site.log.warning("Session %s cannot be hibernated: %s", session.id, told)
+            await self.site.db(
+                self.site.store.note, session.id, Phase.HIBERNATE, Result.FAILURE, now=utcnow(),
+                error_code=refused.errors[0].code, message=told,
+            )  # fmt: skip
 
     async def _is_known(self, owner: str) -> bool:
         """Whether there is a user of that name: who was renamed since has the server, not us."""
