@@ -18,6 +18,7 @@ from .moments import limit_words
 from .status import Status
 
 DROP_WARNINGS = (86400, 3600)  # seconds before a hibernated session is dropped; its owner is told
+UNOWNED = timedelta(days=14)  # how long one without an end is kept whose owner the Hub lost
 # A resumed session runs before the Hub has a way to it. Where that comes to nothing, or it breaks
 # down at once, it rests again, rather than that its home goes.
 SETTLES = timedelta(minutes=2)
@@ -42,7 +43,8 @@ class Hibernation:
     engine's own; `size` in bytes with all below it, `own` without. `drop_at`: until when it is
     kept; None: for good. `current`: the session is resumed from it; else it runs from it, or is
     over, and only the image is left to be removed. `extended`: it is kept longer than it was to
-    be, as a resuming came to nothing."""
+    be, as a resuming came to nothing. `vouched_at`: when an admin resumed it, and so said that it
+    is its owner's."""
 
     id: str
     session_id: str
@@ -56,6 +58,7 @@ class Hibernation:
     drop_at: datetime | None
     current: bool
     extended: bool = False
+    vouched_at: datetime | None = None
 
     def is_due(self, now: datetime) -> bool:
         """Whether it has been kept for as long as it was to be."""
@@ -106,6 +109,15 @@ def too_many(count: int, most: int) -> FieldError | None:
             f"counts until it has run for {limit_words(SETTLES.total_seconds())}."
         )
     return FieldError("", "too_many_hibernated", message, Kind.FORBIDDEN)
+
+
+def owner_gone(owner: str) -> FieldError:
+    """The error of one that is to be resumed for somebody whom the Hub does not know."""
+    message = (
+        f"The Hub has no user {owner} any more, so it cannot be resumed. If they have another name "
+        "now, an admin can give them this one back for as long as that takes."
+    )
+    return FieldError("", "owner_gone", message, Kind.CONFLICT)
 
 
 def not_resumable(status: Status) -> FieldError:

@@ -11,14 +11,22 @@ from functools import partial
 from types import MappingProxyType
 
 from ..model.errors import FieldError, Kind, RequestError
-from ..model.hibernation import IMAGE_NAME, Hibernating, not_hibernatable, not_resumable, too_many
+from ..model.hibernation import (
+    IMAGE_NAME,
+    Hibernating,
+    not_hibernatable,
+    not_resumable,
+    owner_gone,
+    too_many,
+)
 from ..model.images import reference_of
 from ..model.status import Status
 from ..site.clock import utcnow
 from ..site.runtime import Site
 from ..store import Commit, Return, Session, Wish
 from ..store.images import under_way
-from .hub import HubClient
+from .auth import START, Caller
+from .hub import HubClient, NoSuchUser
 from .images import ImageDoor, container_of, engine_of, look_at
 
 
@@ -77,8 +85,9 @@ async def hibernate(
     return commit
 
 
-async def resume(site: Site, hub: HubClient, session: Session, by: str) -> Session:
-    """Has a hibernated session wait for its place, by what its owner is now. Raises
+async def resume(site: Site, hub: HubClient, session: Session, caller: Caller) -> Session:
+    """Has a hibernated session wait for its place, by what its owner is now. Whether that is still
+    the same person the Hub knows, when it starts it; an admin is taken at their word. Raises
     `RequestError`, `NotFound`, `HubRefused`, `HubUnavailable`."""
     rest = await site.db(site.store.hibernation, session.id)
     if session.status is not Status.HIBERNATED or rest is None:
@@ -86,12 +95,15 @@ async def resume(site: Site, hub: HubClient, session: Session, by: str) -> Sessi
     if rest.agent not in site.engine.hosts:
         message = f"Its home is on {rest.agent}, which this site does not have any more."
         raise RequestError([FieldError("", "agent_gone", message, Kind.CONFLICT)])
-    owner = await hub.user(session.owner)
+    try:
+        owner = await hub.user(session.owner)
+    except NoSuchUser:
+        raise RequestError([owner_gone(session.owner)]) from None
     most = site.policies.of(owner.name, owner.groups).max_pending
+    back = Return(caller.name, owner.groups, most, vouched=caller.may_all(START))
     session = await site.db(
-        site.store.resume, session.id, Return(by, owner.groups, most), utcnow(),
-        site.policies, site.catalog,
-    )  # fmt: skip
-    site.log.info("%s resumes session %s", by, session.id)
+        site.store.resume, session.id, back, utcnow(), site.policies, site.catalog
+    )
+    site.log.info("%s resumes session %s", caller.name, session.id)
     site.queue.kick()
     return session

@@ -26,7 +26,7 @@ class Action(Enum):
     """What a rule does. RELEASE: it is nobody's, and goes on waiting. RETRY: what is there of it is
     removed, and it is in line again. END: it is ended. FINISH: its end is gone on with. REMOVE:
     what the engine has is removed. STOP: the Hub is to stop the server. REST: it is hibernated.
-    LEAVE: nothing."""
+    EXPIRE: it is not kept for ever. LEAVE: nothing."""
 
     RELEASE = "release"
     RETRY = "retry"
@@ -35,6 +35,7 @@ class Action(Enum):
     REMOVE = "remove"
     STOP = "stop"
     REST = "rest"
+    EXPIRE = "expire"
     LEAVE = "leave"
 
 
@@ -77,6 +78,10 @@ class Rule:
     reason: str = ""
 
 
+OTHER_OWNER = (
+    "It was hibernated before there was this account, so it may be of somebody else of that name. "
+    "It rests again. An admin can resume it for its owner."
+)
 OWNER_GONE = "The Hub does not know its owner any more."
 GONE_MACHINE = "Its machine is not part of this site any more. Start it again elsewhere."
 _MAKING = ON_THE_WAY - IN_LINE
@@ -166,6 +171,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "HIBERNATED, and not kept any more", "its home", "removed, TERMINATED", Action.FINISH,
         lambda s: s.status is Status.HIBERNATED and s.kept is False,
+    ),
+    Rule(
+        "HIBERNATED, without an end", "the Hub does not know its owner any more",
+        "dropped in 14 days, unless the Hub knows them by then", Action.EXPIRE,
+        lambda s: s.status is Status.HIBERNATED and s.owner is False,
+        "owner_gone", f"{OWNER_GONE} It is dropped in 14 days.",
     ),
     Rule(
         "no live session", "a container or a home (volume) with our hub's label", "removed",

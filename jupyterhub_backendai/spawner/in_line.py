@@ -19,7 +19,7 @@ from ..site import ending
 from ..site.clock import utcnow
 from ..site.handing_over import SESSION_HEADER, may_take, queued_sentence
 from ..site.naming import random_name
-from ..site.rules import OWNER_GONE
+from ..site.rules import OTHER_OWNER, OWNER_GONE
 from ..store import Filter, Session, Unavailable
 from .doors import OptionDoors
 from .errors import SessionSpawnError, in_log
@@ -68,8 +68,10 @@ class InLine(OptionDoors):
         site, asked_by_queue = self.site, self._asked_by_queue()
         waiting = await site.db(site.store.live_of, self.user.name, self.name)
         if waiting is not None and await self._is_older_than_its_owner(waiting):
-            await site.db(site.store.let_go, waiting.id, "owner_gone", OWNER_GONE)
-            await site.end(waiting.id, "owner_gone", OWNER_GONE)
+            # What rested rests again: it is for an admin to say whose it is.
+            kept = await site.db(site.store.is_kept, waiting.id)
+            why = ("other_owner", OTHER_OWNER) if kept else ("owner_gone", OWNER_GONE)
+            await site.end(waiting.id, *why)
             waiting = None
         # One of this very run has a start, or is being ended because it was given up.
         ours = waiting is not None and waiting.driver == site.run_id
@@ -80,14 +82,15 @@ class InLine(OptionDoors):
         return None
 
     async def _is_older_than_its_owner(self, session: Session) -> bool:
-        """Whether it waits by itself, or rested, since before the account was made, for whoever
-        had one of that name then."""
-        rests = session.status is Status.HIBERNATED
-        if not (rests or session.status in IN_LINE) or session.driver is not None:
+        """Whether it waits by itself, or rested until it was resumed, since before the account was
+        made, for whoever had one of that name then."""
+        site = self.site
+        if session.status not in IN_LINE or session.driver is not None:
             return False
         made = self.user.orm_user.created.replace(tzinfo=timezone.utc)
-        rest = await self.site.db(self.site.store.hibernation, session.id)
-        since = session.submitted_at if rest is None else min(rest.made_at, session.submitted_at)
+        rest, since = await site.db(site.store.hibernation, session.id), session.submitted_at
+        if rest is not None:  # since then whoever resumes it may be another one
+            since = min(rest.vouched_at or rest.made_at, since)
         return bool(since < made)
 
     def _asked_by_queue(self) -> str:

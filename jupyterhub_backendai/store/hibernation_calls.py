@@ -115,6 +115,12 @@ class HibernationCalls(StoreBase):
             resting.let_go(db, session, reason_code, reason)
             return True
 
+    def drop_hibernation_at(self, session_id: str, then: datetime | None) -> None:
+        """Says until when a session is kept; None: for good. Raises `NotFound`."""
+        with self._write() as db:
+            sessions.touch(db, session_id)
+            kept.drop_at(db, session_id, then)
+
     def hibernations_over(self) -> list[Hibernation]:
         """Those of which only the image is left, which nothing runs from."""
         with self._db.query() as db:

@@ -27,6 +27,7 @@ class HibernationRow(Base):
     drop_at: Mapped[datetime | None] = mapped_column(UtcTime)
     current: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
     extended: Mapped[bool] = mapped_column(Boolean(create_constraint=False))
+    vouched_at: Mapped[datetime | None] = mapped_column(UtcTime)
 
     __table_args__ = (Index(None, "session_id"), Index(None, "owner"))
 

@@ -42,6 +42,8 @@ _EXTEND = (
     .where(_H.id == bindparam("which"))
     .values(drop_at=bindparam("then"), extended=True)
 )
+_UNTIL = update(HIBERNATIONS).where(_H.id == bindparam("which")).values(drop_at=bindparam("then"))
+_VOUCH = update(HIBERNATIONS).where(_H.id == bindparam("which")).values(vouched_at=bindparam("at"))
 _SOON = (
     select(HIBERNATIONS, _S.name)
     .join(SESSIONS, _S.id == _H.session_id)
@@ -80,6 +82,18 @@ def rest_again(db: Connection, rest: Hibernation, now: datetime) -> None:
     """Its resuming came to nothing: it has time enough for another try."""
     if (then := rest.again(now)) != rest.drop_at:
         db.execute(_EXTEND, {"which": rest.id, "then": then})
+
+
+def drop_at(db: Connection, session_id: str, then: datetime | None) -> None:
+    """Until when the session is kept; None: for good."""
+    rest = current(db, session_id)
+    if rest is not None:
+        db.execute(_UNTIL, {"which": rest.id, "then": then})
+
+
+def vouch(db: Connection, rest: Hibernation, now: datetime) -> None:
+    """An admin says that it is its owner's."""
+    db.execute(_VOUCH, {"which": rest.id, "at": now})
 
 
 def is_kept(db: Connection, session_id: str) -> bool:

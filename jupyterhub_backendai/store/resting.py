@@ -63,11 +63,12 @@ def finish(
 @dataclass(frozen=True, slots=True)
 class Return:
     """Who has a session resumed, and what its owner is by now: which groups they are in, and how
-    many of theirs may wait."""
+    many of theirs may wait. `vouched`: it is an admin, who says that it is that owner's."""
 
     by: str
     owner_groups: Collection[str]
     max_pending: int | None
+    vouched: bool = False
 
 
 def resume(
@@ -90,6 +91,8 @@ def resume(
     # The newest that came in says in which groups its owner is: all of theirs go by that.
     db.execute(_AGAIN, {"of": session.id, "there": rest.agent, "at": now, "groups": groups})
     db.execute(_NOT_IDLE, {"of": session.id})
+    if back.vouched:
+        kept.vouch(db, rest, now)
     waiting.check([session], before, back.max_pending, left_waiting)
     return replace(session, submitted_at=now, owner_groups=groups)
 

@@ -11,7 +11,7 @@ from jupyterhub.user import User
 
 from jupyterhub_backendai.model.resolve import resolve
 from jupyterhub_backendai.model.status import Status
-from jupyterhub_backendai.service.hub import HubRefused
+from jupyterhub_backendai.service.hub import HubRefused, HubUser
 from jupyterhub_backendai.service.workers.queue import QueueWorker
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.handing_over import SESSION_HEADER
@@ -51,9 +51,10 @@ class Hub:
     async def active_servers(self) -> dict[tuple[str, str], bool]:
         return self.servers
 
-    async def user(self, name: str) -> None:
+    async def user(self, name: str) -> HubUser:
         if self.errors:
             raise self.errors.pop(0)
+        return HubUser(name, False, frozenset())
 
     async def note_activity(self, user: str, servers: list[str], at: object) -> None:
         self.active += [(user, server) for server in servers]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
 import pytest
 
+from jupyterhub_backendai.model.hibernation import Hibernating
+from jupyterhub_backendai.model.images import CommitStatus, reference_of
+from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.service.hub import NoSuchUser
 from jupyterhub_backendai.service.images import ImageDoor
@@ -14,7 +18,7 @@ from jupyterhub_backendai.service.workers.servers import ServersWorker
 from jupyterhub_backendai.site import reconcile
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
-from jupyterhub_backendai.store import Session
+from jupyterhub_backendai.store import Made, Session, Wish
 
 from .starting import Hub, site_of, submit, until, worker_of
 from .test_batch_worker import running
@@ -119,3 +123,49 @@ async def test_the_hub_is_asked_for_a_few_owners_at_a_time_and_for_all_in_turn(
     assert sorted(asked) == ["alice", *names]
     await worker.once()
     assert asked[6:] == asked[:2]
+
+
+def rest(site: Site, session: Session, drop_at: datetime | None) -> Session:
+    """One that runs is hibernated."""
+    store, now = site.store, utcnow()
+    wish = Wish("hibernated", "alice", "c" * 64, hibernates=True)
+    commit = store.begin_hibernation(session.id, wish, 9, partial(reference_of, prefix=""), now)
+    store.move_commit(commit.id, CommitStatus.COMMITTING, now)
+    made = Made("sha256:2", "sha256:1", 10, 5, agent="here", digest=None)
+    store.finish_hibernation(commit.id, made, drop_at, now)
+    return store.move(session.id, Status.TERMINATED, phase=Phase.TERMINATE, now=now)
+
+
+async def test_what_rests_for_good_is_dropped_where_its_owner_is_gone(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, worker = site_of(hub), servers_worker(hub)
+    soon = utcnow() + timedelta(days=3)
+    ends, stays = await running(hub, "ends"), await running(hub, "stays")
+    rest(site, ends, soon), rest(site, stays, None)
+    forever = Hibernating(retention=None)
+    policy = site.policies.default.model_copy(update={"hibernate": forever})
+
+    def until(session: Session) -> datetime | None:
+        kept = site.store.hibernation(session.id)
+        assert kept is not None
+        return kept.drop_at
+
+    hub.errors = [GONE]
+    await worker.once()
+    then = until(stays)
+    assert then is not None
+    assert timedelta(days=13) < then - utcnow() <= timedelta(days=14)
+    assert until(ends) == soon
+    (told, *_) = site.store.history(stays.id)
+    assert (told.phase, told.error_code) == (Phase.RECONCILE, "owner_gone")
+    hub.errors = [GONE]
+    await worker.once()
+    assert until(stays) == then, "not put off"
+    # Back again: as the policy of now says.
+    await worker.once()
+    assert (until(stays), until(ends)) == (then, soon)
+    monkeypatch.setattr(site, "policies", Policies(default=policy))
+    await worker.once()
+    assert until(stays) is None
+    assert {status(site, one) for one in (ends, stays)} == {Status.HIBERNATED}

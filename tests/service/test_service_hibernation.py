@@ -143,6 +143,22 @@ async def test_no_more_wait_to_be_resumed_than_may(service: Running) -> None:
     assert service.store.get(session.id).status is Status.HIBERNATED
 
 
+async def test_it_is_not_resumed_for_somebody_whom_the_hub_does_not_know(service: Running) -> None:
+    session = await resting(service, "mate")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(service.hub.users, "mate")
+        reply = await service.call("POST", f"api/sessions/{session.id}/resume", "admin")
+    assert (reply.status, codes(reply)) == (409, ["owner_gone"])
+    assert "The Hub has no user mate any more" in reply.json["errors"][0]["message"]
+    assert service.store.is_kept(session.id)
+    # An admin says whose it is by resuming it; nobody else does.
+    for who, vouched in (("mate", False), ("admin", True)):
+        reply = await service.call("POST", f"api/sessions/{session.id}/resume", who)
+        assert reply.status == 202
+        assert (service.store.hibernation(session.id).vouched_at is not None) == vouched
+        await service.call("DELETE", f"api/sessions/{session.id}?rests=again", who)
+
+
 # ---- by whom -------------------------------------------------------------------------------------
 
 

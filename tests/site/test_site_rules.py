@@ -212,11 +212,13 @@ CASES = [
     Case(12, (*RUNS, S.TERMINATING, S.HIBERNATED), None, S.TERMINATED),
 ]
 STOPPED = "test_one_whose_server_was_stopped_meanwhile_keeps_its_home"
+RESTS = "test_what_rests_for_good_is_dropped_where_its_owner_is_gone"
 ELSEWHERE = {
     0: "tests.service.test_servers_worker:test_what_waits_for_an_owner_who_is_gone_is_cancelled",
     9: f"tests.service.test_commit_worker:{STOPPED}",
-    13: "tests.site.test_site_sweep:test_a_sweep",
-    14: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
+    13: f"tests.service.test_servers_worker:{RESTS}",
+    14: "tests.site.test_site_sweep:test_a_sweep",
+    15: "tests.service.test_servers_worker:test_what_the_hub_has_lost_and_what_it_has_too_much",
 }
 
 

@@ -253,20 +253,32 @@ async def test_the_end_of_its_server_before_does_not_end_what_was_resumed(
     assert store.get(session.id).status is Status.CANCELLED
 
 
-@pytest.mark.parametrize("resumed", [True, False])
-async def test_an_account_made_anew_has_nothing_of_what_rested(
-    spawner: Slow, resumed: bool
-) -> None:
+async def test_an_account_made_anew_has_nothing_of_what_rested(spawner: Slow) -> None:
     store, session = spawner.site.store, running(spawner.site)
     rested(spawner.site, session)
-    if not resumed:
-        store.move(session.id, Status.CANCELLED, phase=Phase.CANCEL, now=utcnow())
-        assert store.get(session.id).status is Status.HIBERNATED
     spawner.user.orm_user.created = (utcnow() + timedelta(hours=1)).replace(tzinfo=None)
     assert await spawner.queued({}) is None
-    assert not store.is_kept(session.id)
-    assert store.get(session.id).reason_code == "owner_gone"
-    assert store.get(session.id).status is (Status.CANCELLED if resumed else Status.HIBERNATED)
+    # Nothing of it is lost: it is for an admin to say whose it is.
+    rests = store.get(session.id)
+    assert (rests.status, rests.reason_code) == (Status.HIBERNATED, "other_owner")
+    assert store.is_kept(session.id)
+    with pytest.raises(LaunchError) as refused:
+        await spawner._end_leftover()
+    assert refused.value.reason == "hibernated"
+    # Who has been there since before it was resumed, as everybody of a Hub that was made anew.
+    late = utcnow() + timedelta(hours=2)
+    store.resume(session.id, Return("alice", (), None), late)
+    assert await spawner.queued({}) is None
+    store.resume(session.id, Return("admin", (), None, vouched=True), late)
+    waits = await spawner.queued({})
+    assert waits is not None
+    assert waits.id == session.id
+    # The next account of that name is another one again.
+    store.move(session.id, Status.CANCELLED, phase=Phase.CANCEL, now=late)
+    spawner.user.orm_user.created = (late + timedelta(hours=1)).replace(tzinfo=None)
+    store.resume(session.id, Return("alice", (), None), late + timedelta(hours=2))
+    assert await spawner.queued({}) is None
+    assert store.is_kept(session.id)
 
 
 async def test_a_start_does_not_end_what_is_being_hibernated(spawner: Slow) -> None:

@@ -58,7 +58,7 @@ class ResumeHandler(SessionHandler):
 
     async def post(self, id: str) -> None:
         session = await self.session(id)
-        resumed = await resume(self.site, self.service.hub, session, self.caller.name)
+        resumed = await resume(self.site, self.service.hub, session, self.caller)
         await self.show(resumed)
 
 

@@ -57,6 +57,6 @@ class ResumePage(CommitPage):
 
     async def post(self, id: str) -> None:
         session = await self._session(id)
-        await resume(self.site, self.service.hub, session, self.caller.name)
+        await resume(self.site, self.service.hub, session, self.caller)
         there = self.readable(session)
         self.redirect(self.page_of(session) if there else self.hub_auth.base_url, status=303)

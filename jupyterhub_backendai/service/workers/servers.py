@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable
+from datetime import datetime
 
 from ...model.errors import RequestError
+from ...model.hibernation import UNOWNED, Hibernation
 from ...model.status import IN_LINE, Phase, Result, Status
 from ...site.clock import utcnow
 from ...site.ending import to_rest
@@ -25,6 +27,23 @@ from ..images import ImageDoor
 Server = tuple[str, str]  # owner, name
 AGAIN = 600.0  # seconds between two tries to hibernate what has lost its server
 OWNERS_A_LOOK = 20  # whom the Hub is asked for one by one; the others come next time
+RESTING_A_LOOK = 5  # the same, of those of whom something rests
+
+
+class _Turns:
+    """Owners of whom the Hub is asked in turn, some at a time."""
+
+    def __init__(self, some: int) -> None:
+        self._some = some
+        self._asked_for: list[str] = []  # the one asked for last at the end
+
+    def next(self, unsure: Collection[str]) -> list[str]:
+        """Those whose turn it is."""
+        earlier = [owner for owner in self._asked_for if owner in unsure]
+        order = [*sorted(set(unsure).difference(earlier)), *earlier]
+        now, later = order[: self._some], order[self._some :]
+        self._asked_for = [*(owner for owner in later if owner in earlier), *now]
+        return now
 
 
 class ServersWorker:
@@ -34,7 +53,7 @@ class ServersWorker:
         self.site, self.hub, self._door = site, hub, door
         self._rested: dict[str, float] = {}  # by session, when it was last to be hibernated by us
         self._odd: set[tuple[Server, bool]] = set()  # at the last look, and whether the Hub has it
-        self._asked_for: list[str] = []  # owners, the one asked for last at the end
+        self._waiting, self._resting = _Turns(OWNERS_A_LOOK), _Turns(RESTING_A_LOOK)
 
     async def run(self) -> None:
         """The endless work."""
@@ -59,7 +78,9 @@ class ServersWorker:
         again, self._odd = (lost | left) & self._odd, lost | left
         for key, is_active in again:
             await self._put_right(key, live.get(key), is_active)
-        await self._cancel_what_nobody_owns(live.values(), {owner for owner, _ in active})
+        owners = {owner for owner, _ in active}
+        await self._cancel_what_nobody_owns(live.values(), owners)
+        await self._expire_what_nobody_owns(owners)
 
     async def _cancel_what_nobody_owns(
         self, sessions: Iterable[Session], with_server: Collection[str]
@@ -70,18 +91,45 @@ class ServersWorker:
         for session in sessions:
             if session.driver is None and session.status in IN_LINE:
                 waiting.setdefault(session.owner, []).append(session)
-        unsure = waiting.keys() - with_server
-        earlier = [owner for owner in self._asked_for if owner in unsure]
-        order = [*sorted(unsure.difference(earlier)), *earlier]
-        now, later = order[:OWNERS_A_LOOK], order[OWNERS_A_LOOK:]
-        self._asked_for = [*(owner for owner in later if owner in earlier), *now]
-        for owner in now:
+        for owner in self._waiting.next(waiting.keys() - with_server):
             if await self._is_known(owner):
                 continue
             for session in waiting[owner]:
                 rule = rule_for(Sight(session.status, owner=False))
                 if rule is not None:
                     await follow(self.site, session, rule)
+
+    async def _expire_what_nobody_owns(self, with_server: Collection[str]) -> None:
+        """What rests for good is dropped in a while where its owner is gone, and is not where they
+        are back."""
+        resting: dict[str, list[Hibernation]] = {}
+        for rest in await self.site.db(self.site.store.hibernations):
+            if rest.current:
+                resting.setdefault(rest.owner, []).append(rest)
+        for owner in self._resting.next(resting.keys() - with_server):
+            try:
+                user = await self.hub.user(owner)
+            except NoSuchUser:
+                await self._expire(rest for rest in resting[owner] if rest.drop_at is None)
+                continue
+            policy = self.site.policies.of(owner, user.groups).hibernate
+            for rest in resting[owner]:
+                if policy.retention is None and rest.drop_at is not None:
+                    await self._kept_until(rest, None)
+
+    async def _expire(self, rests: Iterable[Hibernation]) -> None:
+        rule = rule_for(Sight(Status.HIBERNATED, owner=False))
+        assert rule is not None
+        for rest in rests:
+            self.site.log.warning("Session %s: %s", rest.session_id, rule.reason)
+            await self._kept_until(rest, utcnow() + UNOWNED)
+            await self.site.db(
+                self.site.store.note, rest.session_id, Phase.RECONCILE, Result.STALE, now=utcnow(),
+                error_code=rule.code, message=rule.reason,
+            )  # fmt: skip
+
+    async def _kept_until(self, rest: Hibernation, then: datetime | None) -> None:
+        await self.site.db(self.site.store.drop_hibernation_at, rest.session_id, then)
 
     async def _put_right(self, server: Server, session: Session | None, active: bool) -> None:
         latest = session or await self.site.db(self.site.store.latest_of, *server)

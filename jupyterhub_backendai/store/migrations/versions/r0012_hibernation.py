@@ -28,6 +28,7 @@ def upgrade() -> None:
         sa.Column("drop_at", _TIME, nullable=True),
         sa.Column("current", sa.Boolean(create_constraint=False), nullable=False),
         sa.Column("extended", sa.Boolean(create_constraint=False), nullable=False),
+        sa.Column("vouched_at", _TIME, nullable=True),
         sa.PrimaryKeyConstraint("id", name="pk_hibernations"),
     )
     for column in ("session_id", "owner"):
