@@ -7,7 +7,7 @@ from .errors import Changed, NotFound, Unavailable
 from .feed import Change
 from .history import HistoryFilter, HistoryOrder
 from .idle import ClockRecord, IdleRecord
-from .image_records import Commit, IllegalCommit, Made, Remains, Wish
+from .image_records import Commit, CommitCancelled, IllegalCommit, Made, Remains, Wish
 from .launches import Launch
 from .notices import Notice, NoticeKey, NoticeState
 from .outlook import Ahead
@@ -37,6 +37,7 @@ __all__ = [
     "Changed",
     "ClockRecord",
     "Commit",
+    "CommitCancelled",
     "Filter",
     "HistoryEntry",
     "HistoryFilter",

@@ -61,7 +61,7 @@ class HibernationCalls(StoreBase):
         self, commit_id: str, made: Made, drop_at: datetime | None, now: datetime
     ) -> Session:
         """The image is made: in the same step it and the home are kept, and the session goes to
-        its rest. Raises `IllegalCommit`, `IllegalTransition`, `NotFound`."""
+        its rest. Raises `CommitCancelled`, `IllegalCommit`, `IllegalTransition`, `NotFound`."""
         with self._write() as db:
             return resting.finish(db, commit_id, made, drop_at, now)
 

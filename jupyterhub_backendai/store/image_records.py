@@ -16,6 +16,10 @@ class IllegalCommit(Exception):
         self.old, self.new = old, new
 
 
+class CommitCancelled(Exception):
+    """It was asked to be given up before it was finished; nothing was noted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """An image that somebody asks for: its name, who asks, and what the request says it is of.

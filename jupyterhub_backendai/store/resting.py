@@ -15,7 +15,7 @@ from ..model.status import Phase, Result, Status
 from . import images, kept, sessions, waiting
 from .history import Outcome, storable
 from .idle_tables import IDLE
-from .image_records import Made
+from .image_records import CommitCancelled, Made
 from .records import Session
 from .tables import SESSIONS
 
@@ -39,6 +39,8 @@ def finish(
     """See `HibernationCalls.finish_hibernation`."""
     session = sessions.locked(db, images.commit(db, commit_id).session_id)
     done = images.move(db, commit_id, CommitStatus.DONE, now)
+    if done.cancel_asked:
+        raise CommitCancelled(commit_id)
     by = done.reason or hibernated_by(done.asked_by)
     outcome = Outcome(
         Phase.HIBERNATE, Result.SUCCESS, to_status=Status.TERMINATING, message=by

@@ -817,6 +817,26 @@ async def test_one_that_cannot_rest_goes_on(work: Work, removed: list[tuple[str,
     assert (row.phase, row.message) == (Phase.HIBERNATE, told)
 
 
+async def test_one_that_is_cancelled_when_its_image_is_made_goes_on(
+    work: Work, removed: list[tuple[str, bool]]
+) -> None:
+    commit = await rest_asked(work)
+    gate = work.shelf.hold("make")
+    await work.until_in("make")
+    path = f"api/sessions/{commit.session_id}/commit"
+    asked = await work.service.call("DELETE", path, "alice")
+    assert (asked.status, asked.json["step"]) == (202, "It is being cancelled.")
+    # It is made before anybody looks whether it is wanted still.
+    gate.set()
+    await work.worker.settled()
+    store = work.service.store
+    assert (work.now(commit).status, work.now(commit).message) == (CANCELLED, "It was cancelled.")
+    assert (store.get(commit.session_id).status, removed) == (Status.RUNNING, [])
+    assert not store.is_kept(commit.session_id)
+    assert work.shelf.names("clean") == [commit.id], "so its container goes on"
+    assert work.shelf.images == {}
+
+
 async def test_one_that_is_ended_by_force_does_not_rest(
     work: Work, removed: list[tuple[str, bool]]
 ) -> None:

@@ -12,7 +12,7 @@ from jupyterhub_backendai.store import Session
 
 from .image_shelf import CONTAINER, shelf_of
 from .images_made import rest
-from .running import Reply, Running, launch, until_open
+from .running import PREFIX, Reply, Running, launch, until_open
 from .ways import end as end_now
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -128,6 +128,22 @@ async def test_resumed_it_is_of_the_groups_that_the_hub_says(service: Running) -
         reply = await service.call("POST", f"api/sessions/{session.id}/resume", "admin")
         assert reply.status == 202
     assert service.store.get(session.id).owner_groups == ("b", "course")
+
+
+async def test_pressed_twice_resume_leads_to_the_session(service: Running) -> None:
+    session = await resting(service)
+    to, page = f"{PREFIX}sessions/{session.id}", f"sessions/{session.id}/resume"
+    for _ in range(2):
+        reply = await service.call("POST", page, "alice")
+        assert (reply.status, reply.headers["Location"]) == (303, to)
+    again = await service.call("POST", f"api/{page}", "alice")
+    assert (again.status, codes(again)) == (409, ["not_hibernated"]), "a program is told"
+    goes_on(service, session)
+    assert (await service.call("POST", page, "alice")).status == 303
+    await service.call("DELETE", f"api/sessions/{session.id}?force=1", "alice")
+    reply = await service.call("POST", page, "alice")
+    assert reply.status == 409
+    assert "so there is nothing to resume" in reply.json
 
 
 async def test_no_more_wait_to_be_resumed_than_may(service: Running) -> None:

@@ -33,7 +33,7 @@ from ...model.images import CommitStatus
 from ...model.status import IllegalTransition
 from ...site.clock import utcnow
 from ...site.runtime import Site
-from ...store import Commit, IllegalCommit, Made, NotFound, Session, Unavailable
+from ...store import Commit, CommitCancelled, IllegalCommit, Made, NotFound, Session, Unavailable
 from . import words
 from .words import Why
 
@@ -154,6 +154,8 @@ class Making:
             )  # fmt: skip
         except IllegalTransition:
             raise GivenUp(words.SESSION_ENDED, CommitStatus.CANCELLED) from None
+        except CommitCancelled:  # when its image was made
+            raise GivenUp(words.CANCELLED, CommitStatus.CANCELLED) from None
         site.log.info("Session %s of %s is hibernated", session.id, session.owner)
         await site.end(session.id, session.reason_code, session.reason, grace=0)
         site.background(self.tell_hub(session))

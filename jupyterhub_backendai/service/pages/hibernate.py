@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from ...model.errors import FieldError, RequestError
+from ...model.status import Status
 from ...store import Session
 from ..auth import DELETE, START
+from ..ending import rests_again
 from ..hibernating import hibernate, obstacle, resume, rule_of
 from ..image_rows import CommitRow
 from .commit import PARTS, CommitPage
@@ -57,6 +59,12 @@ class ResumePage(CommitPage):
 
     async def post(self, id: str) -> None:
         session = await self._session(id)
-        await resume(self.site, self.service.hub, session, self.caller)
+        try:
+            await resume(self.site, self.service.hub, session, self.caller)
+        except RequestError:
+            # Pressed twice, or in two windows: it is on its way, which is what was wanted.
+            session = await self._session(id)
+            if not (rests_again(session) or session.status is Status.RUNNING):
+                raise
         there = self.readable(session)
         self.redirect(self.page_of(session) if there else self.hub_auth.base_url, status=303)
