@@ -91,6 +91,7 @@ class Engine(ABC):
     @abstractmethod
     async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
         """Has the session's containers end by themselves, and kills them after `grace` seconds.
+        One that stands still is killed as it stands: nothing of it runs on.
 
         Raises `AgentUnreachable`.
         """

@@ -19,10 +19,13 @@ from .base import LABEL_HUB, LABEL_SESSION, EngineError
 GOING_AWAY = 30  # seconds for a removal that somebody else began
 
 
+PAUSED = "paused"  # the state of a container that stands still
+
+
 def is_up(row: Mapping[str, Any]) -> bool:
     """Whether the container of a listing's row runs, or stands still and will go on: then it has
     its processes, its cores and its GPUs all the same."""
-    return row.get("State") in {"running", "paused"}
+    return row.get("State") in {"running", PAUSED}
 
 
 class Belongings:
@@ -83,13 +86,14 @@ class Belongings:
         return str(labels[LABEL_SESSION]) if ours else ""
 
     def stop(self, client: docker.APIClient, session_id: str, grace: int) -> None:
-        """Ends a session's containers, by force after `grace` seconds; with none at once, so that
-        one that stands still does nothing more."""
+        """Ends a session's containers, by force after `grace` seconds. One that stands still is
+        killed at once: Docker would let it go on for as long as it may end by itself."""
         for row in self.containers(client, session_id):
+            seconds = 0 if row.get("State") == PAUSED else grace
             try:
-                if grace <= 0:
+                if seconds <= 0:
                     _kill(client, row["Id"])
-                client.stop(row["Id"], timeout=grace)
+                client.stop(row["Id"], timeout=seconds)
             except NotFound:
                 continue
 

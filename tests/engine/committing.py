@@ -105,7 +105,9 @@ class Committed:
         assert self.docker.exec_inspect(made["Id"])["ExitCode"] == 0, out
         return out
 
-    def order(self, name: str = "mine", reference: str = "", **labels: str) -> CommitOrder:
+    def order(
+        self, name: str = "mine", reference: str = "", stay: bool = False, **labels: str
+    ) -> CommitOrder:
         """An order of its own, for an image of that name."""
         image = uuid.uuid5(uuid.NAMESPACE_URL, self.run + name).hex
         reference = reference or f"backendai/test:customized_{image}"
@@ -119,7 +121,7 @@ class Committed:
             LABEL_IMAGE_BASE: self.base,
             **labels,
         }
-        return CommitOrder(uuid.uuid4().hex, self.container, reference, given)
+        return CommitOrder(uuid.uuid4().hex, self.container, reference, given, stay=stay)
 
     def temporary(self) -> list[str]:
         """Names of all that a commit of this hub left on its way."""

@@ -503,3 +503,15 @@ async def test_a_container_that_somebody_else_has_paused_stays_so(made: Committe
     await made.images.clean(AGENT, uuid.uuid4().hex)
     assert made.paused()
     made.docker.unpause(made.container)
+
+
+async def test_what_stands_still_is_ended_as_it_stands(made: Committed) -> None:
+    await made.engine.remove_session(AGENT, made.session_id)
+    made.start("sh", "-c", "trap '' INT TERM; n=0; while :; do n=$((n+1)); echo $n; done")
+    await made.images.make(AGENT, made.order(stay=True))
+    assert made.paused()
+    said = made.docker.logs(made.container)
+    await made.engine.stop_session(AGENT, made.session_id, 5)
+    assert not made.docker.inspect_container(made.container)["State"]["Running"]
+    # What it was just writing may come; it counts no further.
+    assert len(made.docker.logs(made.container)) - len(said) < 100_000

@@ -9,6 +9,7 @@ import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ STEPS = {
     "containerd": ["noted", "committed", "created", "committed again", "kept", "named"],
 }  # fmt: skip
 CUTS = [(way, step) for way, steps in STEPS.items() for step in steps]
+RESTING = [*CUTS, *((way, "paused") for way in STEPS)]  # where the session is to stand still
 BIG = 400 * 1024**2  # bytes that a commit reads long enough to be killed meanwhile
 
 
@@ -108,19 +110,14 @@ async def put_right(made: Committed, order: str) -> None:
     await goes_on(made)
 
 
-async def ended(work: Awaitable[MadeImage]) -> None:
-    with pytest.raises((AgentUnreachable, EngineError)):
-        await work
-
-
-@pytest.mark.parametrize(("way", "step"), CUTS)
-async def test_killed_between_two_steps(
-    made: Committed, daemon: SecondEngine, way: str, step: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def made_in(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has images made in this way."""
     monkeypatch.setattr(docker_commits, "needs_layers", lambda info: way == "containerd")
-    write(made, b"first file")
-    earlier = await made.images.make(AGENT, made.order())
-    write(made, b"other file")
+
+
+@contextmanager
+def killed_at(daemon: SecondEngine, step: str) -> Iterator[None]:
+    """Has the daemon killed when a commit comes to this step."""
     plain = Commit.at
 
     def at(self: Commit, now: str) -> None:
@@ -128,9 +125,34 @@ async def test_killed_between_two_steps(
         if now == step:
             daemon.kill()
 
-    order = made.order()
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Commit, "at", at)
+        yield
+
+
+async def ended(work: Awaitable[MadeImage]) -> None:
+    with pytest.raises((AgentUnreachable, EngineError)):
+        await work
+
+
+@pytest.mark.parametrize(
+    ("way", "step", "stay"),
+    [*((*cut, False) for cut in CUTS), *((*cut, True) for cut in RESTING)],
+)
+async def test_killed_between_two_steps(
+    made: Committed,
+    daemon: SecondEngine,
+    way: str,
+    step: str,
+    stay: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made_in(way, monkeypatch)
+    write(made, b"first file")
+    earlier = await made.images.make(AGENT, made.order())
+    write(made, b"other file")
+    order = made.order(stay=stay)
+    with killed_at(daemon, step):
         await ended(made.images.make(AGENT, order))
     await asyncio.to_thread(daemon.start)
     await put_right(made, order.id)
@@ -142,14 +164,35 @@ async def test_killed_between_two_steps(
     assert read(made, order.reference) == (b"other file" if whole else b"first file")
     await made.images.make(AGENT, order)
     assert read(made, order.reference) == b"other file"
+    assert made.paused() is stay
 
 
+@pytest.mark.parametrize(("way", "step"), RESTING)
+async def test_what_is_to_rest_is_gone_on_with_and_stands_still(
+    made: Committed, daemon: SecondEngine, way: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_in(way, monkeypatch)
+    write(made, b"first file")
+    order = made.order(stay=True)
+    with killed_at(daemon, step):
+        await ended(made.images.make(AGENT, order))
+    await asyncio.to_thread(daemon.start)
+    # As a service does it that has waited for its agent, with nothing put right before.
+    await made.images.make(AGENT, order)
+    counted = (inside(made) / BEAT).read_bytes()
+    assert made.paused()
+    assert read(made, order.reference) == b"first file"
+    assert (inside(made) / BEAT).read_bytes() == counted
+    await put_right(made, order.id)
+
+
+@pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("moment", ["paused", "a little later"])
 async def test_killed_while_it_reads_the_files(
-    made: Committed, daemon: SecondEngine, moment: str
+    made: Committed, daemon: SecondEngine, moment: str, stay: bool
 ) -> None:
     write(made, b"first file" + bytes(BIG))
-    order = made.order()
+    order = made.order(stay=stay)
     task = asyncio.create_task(ended(made.images.make(AGENT, order)))
     await until(lambda: made.paused() or task.done())
     assert not task.done()
@@ -165,19 +208,22 @@ async def test_killed_while_it_reads_the_files(
     assert await made.images.find(AGENT, order.reference) is None
     await made.images.make(AGENT, order)
     assert read(made, order.reference) == b"first file"
+    assert made.paused() is stay
+    await made.images.clean(AGENT, order.id)
     await goes_on(made)
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.parametrize("stay", [False, True])
 async def test_a_daemon_that_is_killed_at_any_time_leaves_all_or_nothing(
-    made: Committed, daemon: SecondEngine
+    made: Committed, daemon: SecondEngine, stay: bool
 ) -> None:
     write(made, b"first file" + bytes(20 * 1024**2))
     started = time.monotonic()
     await made.images.make(AGENT, made.order("whole"))
     whole = time.monotonic() - started
     for part in range(1, 8):
-        order = made.order(uuid.uuid4().hex[:8])
+        order = made.order(uuid.uuid4().hex[:8], stay=stay)
         task = asyncio.create_task(made.images.make(AGENT, order))
         await asyncio.wait({task}, timeout=whole * part / 7)
         daemon.kill()
@@ -216,7 +262,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
 async def test_a_disk_that_is_full_is_told_and_the_session_goes_on(
     small: SecondEngine, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_commits, "needs_layers", lambda info: way == "containerd")
+    made_in(way, monkeypatch)
     made = Committed(BASE, {"base_url": small.socket})
     try:
         await asyncio.to_thread(made.start, "/wait")

@@ -123,11 +123,8 @@ class Hibernating(Killing):
         return self.service.store.get(self.commit.session_id)
 
     async def end(self) -> None:
-        """What the Hub's process does with one that is on its way to its end."""
-        session = self.session
-        if session.status is Status.TERMINATING:
-            site = self.service.service.parts.site
-            await site.end(session.id, session.reason_code, session.reason, grace=0)
+        """What the Hub's process does at its start with what is on its way to its end."""
+        await self.service.service.parts.site.reconciler._look_at(self.session, first=True)
 
     def check(self, over: Commit) -> None:
         """Whatever happened: it rests, and nothing that it wrote is lost; or it goes on."""
