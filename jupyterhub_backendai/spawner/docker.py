@@ -351,8 +351,14 @@ class DockerSessionSpawner(ContainerSpawner):
         return await self._exit_of(session, mine.id if mine else self.object_id)
 
     async def get_url(self) -> str:
-        """Where the running server is. A Hub that was killed before it had noted that asks, when it
-        is there again; what it knows itself is the answer where the agent has none."""
+        """Where the running server is, as soon as it may answer there. A Hub that was killed before
+        it had noted that asks, when it is there again."""
+        url = await self._address()
+        await self.until_it_goes_on(url)
+        return url
+
+    async def _address(self) -> str:
+        """What the Hub knows itself is the answer where the agent has none."""
         known = str(self.server.url)
         if self._host is None or not self.object_id:
             return known

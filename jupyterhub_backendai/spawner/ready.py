@@ -10,6 +10,7 @@ import aiohttp
 INTERVAL = 0.02  # seconds between tries; one try on a closed port costs well under a millisecond
 EAGER = 3.0  # seconds in which most servers have come up; those that have not wait a little longer
 LATER_INTERVAL = 0.1  # seconds between tries from then on: many at once cost the Hub its core
+_LIMIT = aiohttp.ClientTimeout(total=10, sock_connect=2)  # of one try
 ALIVE_EVERY = 0.5  # seconds between looks at whether the container is still there
 
 
@@ -32,8 +33,7 @@ async def wait_until_ready(
     began = loop.time()
     deadline = began + timeout
     look_at = began + ALIVE_EVERY
-    limit = aiohttp.ClientTimeout(total=10, sock_connect=2)
-    async with aiohttp.ClientSession(timeout=limit) as client:
+    async with aiohttp.ClientSession(timeout=_LIMIT) as client:
         while loop.time() < deadline:
             if await _answers(client, url):
                 return True
@@ -42,6 +42,12 @@ async def wait_until_ready(
                 look_at = loop.time() + ALIVE_EVERY
             await asyncio.sleep(pause(loop.time() - began))
     return False
+
+
+async def answers_now(url: str) -> bool:
+    """Whether `url` answers anything below 500, within seconds."""
+    async with aiohttp.ClientSession(timeout=_LIMIT) as client:
+        return await _answers(client, url)
 
 
 def pause(waited: float) -> float:

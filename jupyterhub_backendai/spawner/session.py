@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from jupyterhub.spawner import Spawner
@@ -24,8 +25,9 @@ from ..store import NotFound, Session, Unavailable
 from .doors import PREPARE_TIMEOUT
 from .errors import SessionSpawnError, for_people, in_log, log_in_one_line, why
 from .in_line import HandedOver, InLine
-from .ready import server_url, wait_until_ready
+from .ready import answers_now, server_url, wait_until_ready
 from .resuming import resumed
+from .still import until_it_goes_on
 from .story import Story, Tried
 
 # The Hub does not say whether it was the owner, an admin, or its own end.
@@ -239,6 +241,18 @@ class SessionSpawner(InLine, Spawner):
     async def poll(self) -> int | None:
         """None while the session starts or runs, else its exit code."""
         raise NotImplementedError
+
+    async def until_it_goes_on(self, url: str) -> None:
+        """Until no image is being made of the session, which stands still meanwhile. A Hub that
+        asks has just begun."""
+        session = self._session
+        if session is None:
+            return
+        # By itself it starts its service after ten seconds, whatever it has looked at by then.
+        first = int(self.config.get("JupyterHub", {}).get("init_spawners_timeout", 0)) < 0
+        nobody = first or not self.site.configuration.service
+        answers = partial(answers_now, url_path_join(url, "api"))
+        await until_it_goes_on(self.site, session, answers, nobody)
 
     async def progress(self) -> AsyncIterator[dict[str, Any]]:
         """Each step of the start with its time; every open page reads it from the beginning."""

@@ -23,11 +23,16 @@ from jupyterhub_backendai.engine.batch import Outcome
 from jupyterhub_backendai.engine.docker import AgentConfig
 from jupyterhub_backendai.engine.logs import LogPart
 from jupyterhub_backendai.engine.saved_logs import LogShelf
+from jupyterhub_backendai.model.catalog import Catalog
+from jupyterhub_backendai.model.policy import Policies
+from jupyterhub_backendai.model.resolve import Context, resolve
 from jupyterhub_backendai.model.slots import GIB, Slots
+from jupyterhub_backendai.model.status import PHASES, Phase, Status
 from jupyterhub_backendai.model.usage import Reading
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
 from jupyterhub_backendai.spawner.session import SessionSpawner
+from jupyterhub_backendai.store import AgentReport, Session
 
 
 def site_config(directory: Path, **more: Any) -> Config:
@@ -148,3 +153,19 @@ class MachineSpawner(SessionSpawner):
 
     async def _until_it_answers(self, ip: str, port: int) -> None:
         return
+
+
+def running(site: Site, name: str = "", owner: str = "alice") -> Session:
+    """A session of a server that runs, as far as the database knows."""
+    store = site.store
+    store.report_agents([AgentReport("here", "default", Slots(9000, 9 * GIB))], now=utcnow())
+    catalog = Catalog(environments=({"name": "python", "image": "python:3"},))  # type: ignore[arg-type]
+    request = resolve({}, Context(owner, frozenset(), False, catalog, Policies()))
+    row = store.submit(
+        request, owner=owner, owner_groups=[], server_name=name, name=f"{name}-session",
+        driver=site.run_id, max_pending=None, now=utcnow(),
+    )  # fmt: skip
+    store.run_pass(site.policies, site.catalog, utcnow())
+    for status in (Status.PREPARING, Status.CREATING, Status.RUNNING):
+        row = store.move(row.id, status, phase=PHASES.get(status, Phase.START), now=utcnow())
+    return row

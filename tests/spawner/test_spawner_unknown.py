@@ -14,17 +14,13 @@ import pytest
 import requests
 from docker.errors import APIError
 from jupyterhub import orm
-from spawners import site_config, spawner_of, user_of
+from spawners import running, site_config, spawner_of, user_of
 from traitlets.config import Config
 
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError, ImageFacts
-from jupyterhub_backendai.model.catalog import Catalog
 from jupyterhub_backendai.model.errors import LaunchError
 from jupyterhub_backendai.model.images import CommitStatus, reference_of
-from jupyterhub_backendai.model.policy import Policies
-from jupyterhub_backendai.model.resolve import Context, resolve
-from jupyterhub_backendai.model.slots import GIB, Slots
-from jupyterhub_backendai.model.status import PHASES, Phase, Status
+from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.site import reconcile
 from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.site.runtime import Site
@@ -32,7 +28,7 @@ from jupyterhub_backendai.spawner.docker import DockerSessionSpawner
 from jupyterhub_backendai.spawner.errors import SessionSpawnError
 from jupyterhub_backendai.spawner.ready import pause
 from jupyterhub_backendai.spawner.servers import hub_servers
-from jupyterhub_backendai.store import AgentReport, Made, Return, Session, Unavailable, Wish
+from jupyterhub_backendai.store import Made, Return, Session, Unavailable, Wish
 
 
 class Slow(DockerSessionSpawner):
@@ -66,22 +62,6 @@ async def spawner(config: Config) -> AsyncIterator[Slow]:
     spawner: Slow = spawner_of(config, Slow)
     yield spawner
     await spawner.site.close()
-
-
-def running(site: Site, name: str = "", owner: str = "alice") -> Session:
-    """A session of a server that runs, as far as the database knows."""
-    store = site.store
-    store.report_agents([AgentReport("here", "default", Slots(9000, 9 * GIB))], now=utcnow())
-    catalog = Catalog(environments=({"name": "python", "image": "python:3"},))  # type: ignore[arg-type]
-    request = resolve({}, Context(owner, frozenset(), False, catalog, Policies()))
-    row = store.submit(
-        request, owner=owner, owner_groups=[], server_name=name, name=f"{name}-session",
-        driver=site.run_id, max_pending=None, now=utcnow(),
-    )  # fmt: skip
-    store.run_pass(site.policies, site.catalog, utcnow())
-    for status in (Status.PREPARING, Status.CREATING, Status.RUNNING):
-        row = store.move(row.id, status, phase=PHASES.get(status, Phase.START), now=utcnow())
-    return row
 
 
 def refusing() -> APIError:
