@@ -21,6 +21,11 @@ from .images import LABEL_IMAGE_HUB, LABEL_IMAGE_ORDER
 
 REPOSITORY = "backendai-commit"  # of images that are on their way, and of those that were replaced
 LABEL_CONTAINER = "backendai.image.container"  # of the volume that says what stands still
+# Of the same: an exec that is never run, where it is Docker that has the container stand still.
+# Docker has such things in its memory alone, and so one that is there says that it was not
+# restarted, and is still at what it was asked for.
+LABEL_WITNESS = "backendai.image.witness"
+LABEL_TAG = "backendai.image.tag"  # of the same: what Docker names what it has read
 _ORDER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -46,16 +51,48 @@ class Traces:
 
     # ---- what is there ---------------------------------------------------------------------------
 
-    def begin(self, order: str, container: str) -> None:
-        """Notes which container is going to stand still, before it does; "": none."""
+    def begin(self, order: str, container: str, stays: bool = False) -> str:
+        """Notes which container is going to stand still, before it does; "": none. `stays`: we
+        have it do so, and not Docker for as long as it reads. The tag of what is read."""
         if not _ORDER.fullmatch(order):
             raise ValueError(f"{order!r} is no id of an order")
         labels = {
             LABEL_IMAGE_HUB: self.hub_id,
             LABEL_IMAGE_ORDER: order,
             LABEL_CONTAINER: container,
+            LABEL_TAG: self.new_tag(order),
         }
+        if container and not stays:
+            labels[LABEL_WITNESS] = str(self.client.exec_create(container, ["true"])["Id"])
         self.client.create_volume(self._journal(order), driver="local", labels=labels)
+        return labels[LABEL_TAG]
+
+    def is_read(self, order: str) -> bool:
+        """Whether Docker reads a container for an order, also where nobody waits for that any more.
+
+        It goes on to the end whoever goes away, names what it has made, and then lets the container
+        go on.
+        """
+        for labels in self._noted(order):
+            witness = labels.get(LABEL_WITNESS)
+            if not witness:
+                continue
+            try:
+                found = self.client.inspect_container(labels[LABEL_CONTAINER])
+            except NotFound:
+                continue  # its session is over
+            if found["State"].get("Paused") and witness in (found.get("ExecIDs") or ()):
+                return labels[LABEL_TAG] not in self._tags()
+        return False
+
+    def orders_of(self, container: str) -> frozenset[str]:
+        """Ids of orders that have noted that this container stands still."""
+        rows = [row["Labels"] for row in self._volumes()]
+        return frozenset(
+            str(labels[LABEL_IMAGE_ORDER])
+            for labels in rows
+            if labels.get(LABEL_CONTAINER) == container
+        )
 
     def orders(self) -> frozenset[str]:
         """Ids of orders that left anything."""
@@ -87,10 +124,8 @@ class Traces:
         return all(gone)
 
     def _let_go(self, order: str) -> None:
-        for row in self._volumes():
-            if row["Labels"][LABEL_IMAGE_ORDER] != order:
-                continue
-            container = str(row["Labels"].get(LABEL_CONTAINER, ""))
+        for labels in self._noted(order):
+            container = labels.get(LABEL_CONTAINER, "")
             if not container:
                 continue
             try:
@@ -104,6 +139,11 @@ class Traces:
             except APIError as error:
                 if error.status_code not in {409, 500} or "not paused" not in str(error):
                     raise
+
+    def _noted(self, order: str) -> list[dict[str, str]]:
+        """What an order has noted, as labels."""
+        rows = [dict(row["Labels"]) for row in self._volumes()]
+        return [labels for labels in rows if labels[LABEL_IMAGE_ORDER] == order]
 
     def _volumes(self) -> list[dict[str, Any]]:
         filters = {"label": [f"{LABEL_IMAGE_HUB}={self.hub_id}", LABEL_IMAGE_ORDER]}

@@ -13,6 +13,7 @@ its image says of such variables that they are not set, and its history has the 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -39,6 +40,8 @@ from .images import LABEL_IMAGE_ORDER, CommitOrder, CommitRefused, MadeImage
 SESSION_LABELS = (LABEL_HUB, LABEL_SESSION, LABEL_USER, LABEL_KERNEL, LABEL_CORES)
 # What each session has, and what a command may well name.
 _PLAIN = frozenset({"HOME", "PYTHONPATH", "JUPYTER_RUNTIME_DIR", "USER"})
+LONGEST = 3600  # seconds that Docker is given to read a container that nobody waits for
+LOOK = 0.2  # seconds between two looks at whether it still does
 _SECRET = 8  # characters from which a variable's value is looked for where it should not be
 
 
@@ -66,7 +69,11 @@ class Commit:
             found = self._made()
             if found and order.stay and self._stands_still():
                 return found
-            self.traces.clear(order.id)
+            # Also of an earlier one, which could not be cleaned: what it has standing still goes on
+            # by itself in the midst of this one.
+            for earlier in {order.id, *self.traces.orders_of(order.container)}:
+                self._outwait(earlier)
+                self.traces.clear(earlier)
             if found and not order.stay:
                 return found
             container = running(self.client, order.container)
@@ -74,7 +81,7 @@ class Commit:
             self.at("begin")
             # What stands still already is somebody else's to let go.
             still = container["State"].get("Paused")
-            self.traces.begin(order.id, "" if still else container["Id"])
+            tag = self.traces.begin(order.id, "" if still else container["Id"], order.stay)
             stays = False
             try:
                 self.at("noted")
@@ -82,9 +89,9 @@ class Commit:
                     self.client.pause(container["Id"])
                     self.at("paused")
                 if needs_layers(self.client.info()):
-                    self._twice(container, base)
+                    self._twice(container, base, tag)
                 else:
-                    self._at_once(container, base)
+                    self._at_once(container, base, tag)
                 stays = order.stay
             finally:
                 self._clear(let_go=not stays)
@@ -96,6 +103,13 @@ class Commit:
             )
         return found
 
+    def _outwait(self, order: str) -> None:
+        """Until Docker is through with what it reads for an order that nobody waits for."""
+        until = time.monotonic() + LONGEST
+        while self.traces.is_read(order) and time.monotonic() < until:
+            self.at("waits")
+            time.sleep(LOOK)
+
     def _stands_still(self) -> bool:
         try:
             return bool(self.client.inspect_container(self.order.container)["State"].get("Paused"))
@@ -105,6 +119,8 @@ class Commit:
     def _clear(self, let_go: bool) -> None:
         """At the end. What cannot be removed now is found later, and nobody's error is lost."""
         try:
+            if self.traces.is_read(self.order.id):
+                return  # the connection is lost, and Docker goes on
             self.traces.clear(self.order.id, let_go)
         except (DockerException, requests.exceptions.RequestException) as error:
             log = get_logger()
@@ -159,8 +175,7 @@ class Commit:
 
     # ---- Docker's own store ----------------------------------------------------------------------
 
-    def _at_once(self, container: Mapping[str, Any], base: Mapping[str, Any]) -> None:
-        tag = self.traces.new_tag(self.order.id)
+    def _at_once(self, container: Mapping[str, Any], base: Mapping[str, Any], tag: str) -> None:
         between = self._commit(container["Id"], tag, self._hidden(container, base))
         self.at("committed")
         image, archive = image_config.archive_of(
@@ -178,9 +193,8 @@ class Commit:
 
     # ---- where Docker needs the layers -----------------------------------------------------------
 
-    def _twice(self, container: Mapping[str, Any], base: Mapping[str, Any]) -> None:
+    def _twice(self, container: Mapping[str, Any], base: Mapping[str, Any], tag: str) -> None:
         unset = image_config.foreign(container, base)
-        tag = self.traces.new_tag(self.order.id)
         self._commit(container["Id"], tag, self._hidden(container, base))
         self.at("committed")
         labels = image_config.labels_of(base, self.order)

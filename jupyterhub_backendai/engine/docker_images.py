@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from threading import Thread
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from . import registry
+from . import docker_commits, registry
 from .base import AgentUnreachable, EngineError, ImageMissing
 from .commit_traces import REPOSITORY, Traces
 from .docker_commits import Commit, made_image, refusals, running
@@ -85,6 +86,11 @@ class DockerImages(Images):
         if thread is not None and thread.is_alive():
             # Nobody waits for it any more; what it has in its hands comes to its end first.
             await asyncio.get_running_loop().run_in_executor(None, thread.join, LAST_STEP)
+        until = time.monotonic() + docker_commits.LONGEST
+        while await self._call(agent, lambda client: self._traces(client).is_read(order_id)):
+            if time.monotonic() > until:
+                break
+            await asyncio.sleep(docker_commits.LOOK)
         await self._call(agent, lambda client: self._traces(client).clear(order_id))
 
     async def leftovers(self, agent: str) -> frozenset[str]:

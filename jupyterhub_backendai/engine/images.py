@@ -142,7 +142,8 @@ class Images(ABC):
     @abstractmethod
     async def clean(self, agent: str, order_id: str) -> None:
         """Removes all that an order left on its way (images without its reference, containers) and
-        lets its container go on, if it stands still. What it has made in the end stays; so does the
+        lets its container go on, if it stands still; what the engine still reads it reads to the
+        end first, an hour at most. What it has made in the end stays; so does the
         image that it took the name from, under a name of ours, while a container has it."""
 
     @abstractmethod

@@ -11,6 +11,7 @@ import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,16 @@ from jupyterhub_backendai.engine.images import (
     LABEL_IMAGE_BASE_ID,
     LABEL_IMAGE_NAME,
     LABEL_IMAGE_ORDER,
+    CommitOrder,
     CommitRefused,
     ImageInUse,
 )
 from jupyterhub_backendai.engine.settings import HOME
+from tests.pauses import pauses_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 WAYS = ["own", "containerd"]
+LARGE = 100 * 1024**2  # bytes that Docker reads for seconds
 
 
 @pytest.fixture(scope="module")
@@ -478,6 +482,38 @@ async def test_cancelled_it_ends_at_the_next_step_and_leaves_nothing(
         await task
     go_on.set()
     assert await asyncio.to_thread(over.wait, 60)
+    assert not made.temporary()
+    assert await made.images.find(AGENT, order.reference) is None
+
+
+async def begun(made: Committed, order: CommitOrder) -> None:
+    """An order that nobody waits for any more while Docker reads."""
+    task = asyncio.create_task(made.images.make(AGENT, order))
+    while not await asyncio.to_thread(made.paused):
+        assert not task.done()
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("cleaned", [True, False], ids=["cleaned", "not cleaned"])
+async def test_what_is_made_after_one_that_was_cancelled_stands_still_while_it_is_read(
+    made: Committed, cleaned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long Docker reads for the first: at the end of that it lets the session go on."""
+    monkeypatch.setattr(docker_images, "LAST_STEP", 0.01)
+    made.inside(f"head -c {LARGE} /dev/urandom > /opt/tools/large")
+    order, second = made.order(), replace(made.order("second"), stay=True)
+    with pauses_of(made.docker, made.container) as pauses:
+        await begun(made, order)
+        if cleaned:
+            await made.images.clean(AGENT, order.id)
+            assert not made.temporary()
+        await made.images.make(AGENT, second)
+        assert made.paused()
+        await made.images.clean(AGENT, second.id)
+        assert pauses.over() == ["pause", "commit", "unpause"] * 2
     assert not made.temporary()
     assert await made.images.find(AGENT, order.reference) is None
 

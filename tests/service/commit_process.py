@@ -33,7 +33,7 @@ from jupyterhub_backendai.store import Session
 ENGINES = ("begin", "noted", "committed", "kept", "named")  # where Docker keeps images itself
 STEPS = ("asked", "moved", *ENGINES, "reading", "made", "finished")
 RESTING = (*STEPS, "paused")  # of one that is hibernated
-IN_THE_MIDST = 0.1  # seconds from the beginning of a commit
+IN_THE_MIDST = 0.1  # seconds that a container has stood still by then
 
 
 class Stop:
@@ -43,13 +43,20 @@ class Stop:
         self.step, self.how, self.folder = step, how, folder
         self.over = False
 
-    def at(self, step: str) -> None:
+    def at(self, step: str, commit: docker_commits.Commit | None = None) -> None:
         if step == "noted" and self.step == "reading" and not self.over:
+            assert commit is not None
             self.over = True
-            threading.Timer(IN_THE_MIDST, self._happen, [False]).start()
+            threading.Thread(target=self._when_it_reads, args=(commit,), daemon=True).start()
         elif step == self.step and not self.over:
             self.over = True
             self._happen(True)
+
+    def _when_it_reads(self, commit: docker_commits.Commit) -> None:
+        while not commit.client.inspect_container(commit.order.container)["State"]["Paused"]:
+            time.sleep(0.01)
+        time.sleep(IN_THE_MIDST)
+        self._happen(False)
 
     def _happen(self, waits: bool) -> None:
         if self.how == "die":
@@ -68,7 +75,7 @@ async def main(settings: dict[str, Any], stop: Stop) -> None:
     at = docker_commits.Commit.at
 
     def told(commit: docker_commits.Commit, step: str) -> None:
-        stop.at(step)
+        stop.at(step, commit)
         at(commit, step)
 
     docker_commits.Commit.at = told  # type: ignore[method-assign]

@@ -27,9 +27,13 @@ from .running import BACKEND, Running, launch, running, until_open
 from .ways import make_running
 
 ROOT = Path(__file__).resolve().parents[2]
-WRITES = (
-    "mkdir -p /opt/it && head -c 60000000 /dev/urandom > /opt/it/data && echo whole > /opt/it/z"
-)
+MUCH = 60_000_000  # bytes
+
+
+def writes(much: int = MUCH) -> str:
+    """A script that writes so many bytes, and then that all are there."""
+    data = f"head -c {much} /dev/urandom > /opt/it/data"
+    return f"mkdir -p /opt/it && {data} && echo whole > /opt/it/z"
 
 
 @dataclass
@@ -78,9 +82,13 @@ class Killing:
         label = {"dangling": True, "label": f"backendai.image.hub={hub}"}
         return [*(n for n in names if hub in n), *self.docker.images(quiet=True, filters=label)]
 
+    def still(self) -> bool:
+        """Whether the session stands still."""
+        return bool(self.docker.inspect_container(self.container)["State"]["Paused"])
+
     def usable(self) -> bool:
         """Whether the session goes on."""
-        if self.docker.inspect_container(self.container)["State"]["Paused"]:
+        if self.still():
             return False
         made = self.docker.exec_create(self.container, ["true"])
         self.docker.exec_start(made["Id"])
@@ -185,7 +193,7 @@ async def hibernating(folder: Path, base_url: str, image: str) -> AsyncIterator[
         client.create_volume(home, labels=labels)
         host = {"Mounts": [{"Type": "volume", "Source": home, "Target": "/home/work"}]}
         made = client.create_container(
-            image, ["sh", "-c", f"{WRITES}; {COUNTS}"], user="root", labels=labels,
+            image, ["sh", "-c", f"{writes()}; {COUNTS}"], user="root", labels=labels,
             host_config=host,
         )["Id"]  # fmt: skip
         reference = ""
@@ -222,8 +230,10 @@ def _says(client: docker.APIClient, container: str, script: str) -> bytes:
 
 
 @asynccontextmanager
-async def killing(folder: Path, base_url: str, image: str) -> AsyncIterator[Killing]:
-    """One on the daemon at that address."""
+async def killing(
+    folder: Path, base_url: str, image: str, much: int = MUCH
+) -> AsyncIterator[Killing]:
+    """One on the daemon at that address, which has written so many bytes."""
     agents = [{"name": "local", "base_url": base_url}]
     environments = [{"name": "python", "image": image}]
     client = docker.APIClient(base_url=base_url, version="auto", timeout=300)
@@ -235,8 +245,8 @@ async def killing(folder: Path, base_url: str, image: str) -> AsyncIterator[Kill
         reference = ""
         try:
             client.start(made)
-            writes = client.exec_create(made, ["sh", "-c", WRITES], user="root")
-            client.exec_start(writes["Id"])
+            wrote = client.exec_create(made, ["sh", "-c", writes(much)], user="root")
+            client.exec_start(wrote["Id"])
             service.store.set_kernel(session["id"], container_id=made)
             path = f"api/sessions/{session['id']}/commit"
             name = f"k{uuid.uuid4().hex[:8]}"
