@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,6 +31,8 @@ from ..store import RunningContainer, Unavailable
 from .usage import Usages
 
 PATIENCE = 5.0  # seconds that a round waits for an agent; what comes later is of the next round
+DATABASE = 10.0  # seconds that a round waits for the database; that goes on beside the next ones
+PORTION = 500  # steps that are stored at once where all of them together cannot be
 MOST_UNWRITTEN = 50_000  # steps that are kept while the database is away; the oldest go first
 SOME_MORE = 0.95  # of the finest size: rounds are never exactly as long as they should be
 
@@ -68,6 +70,8 @@ class Sampling:
         self._unwritten: deque[Span] = deque(maxlen=MOST_UNWRITTEN)
         self._written: datetime | None = None
         self._away = False
+        self._working: dict[str, asyncio.Task[None]] = {}  # by what it is; calls of the store
+        self._late: set[str] = set()  # those of which the log says that they take long
 
     def sampled_every(self, seconds: float | None) -> None:
         """Says how often there is a round; None: not any more."""
@@ -83,7 +87,7 @@ class Sampling:
 
     async def once(self, site: Site) -> list[Step]:
         """One look at all sessions that run; their steps."""
-        await self._look_who_runs(site)
+        await self._in_time(site, "which sessions run", self._look_who_runs)
         steps = [step for step in await self._look(site) if step is not None]
         self.latest.update({step.session_id: step for step in steps})
         for listener in self.listeners:
@@ -91,8 +95,32 @@ class Sampling:
                 listener(steps)
             except Exception:  # of somebody else: the samples go on
                 site.log.exception("What listens to the usage of sessions failed")
-        await self._write(site, steps)
+        self._take(steps)
+        await self._in_time(site, "what sessions use", self._write)
         return steps
+
+    async def _in_time(
+        self, site: Site, what: str, work: Callable[[Site], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Waits for work with the database, but not for ever: samples are taken all the same. None
+        is begun before the last is over."""
+        self._reap(what)
+        if what not in self._working:
+            task = self._working[what] = asyncio.ensure_future(work(site))
+            await asyncio.wait({task}, timeout=DATABASE)
+            self._reap(what)
+        if what in self._working and what not in self._late:
+            self._late.add(what)
+            site.log.error(
+                "The database takes more than %g s over %s; samples are kept", DATABASE, what
+            )
+
+    def _reap(self, what: str) -> None:
+        """Takes work off the list if it is over."""
+        if (task := self._working.get(what)) is not None and task.done():
+            del self._working[what]
+            self._late.discard(what)
+            task.result()
 
     def used(self, session_id: str) -> dict[str, int | None] | None:
         """Percent of what a session was granted that it uses now, by metric; None where nothing is
@@ -185,8 +213,8 @@ class Sampling:
         gpu = {} if usage is None else _of_gpus(usage, one.container, has.gpus)
         return step_between(one.session_id, before[1], reading, at, gpu)
 
-    async def _write(self, site: Site, steps: Iterable[Step]) -> None:
-        """Stores steps, with those that could not be stored before."""
+    def _take(self, steps: Iterable[Step]) -> None:
+        """Has steps stored, with those that could not be stored before."""
         for step in steps:
             self._open[step.session_id].append(span_of(step))
         for session_id in list(self._open):
@@ -194,23 +222,47 @@ class Sampling:
             if session_id not in self.has or _length(spans) >= SIZES[0] * SOME_MORE:
                 self._unwritten.append(merged(spans))
                 del self._open[session_id]
-        spans, now = list(self._unwritten), utcnow()
+
+    async def _write(self, site: Site) -> None:
+        now, before = utcnow(), self._written
+        spans = list(self._unwritten)
+        self._unwritten.clear()
         try:
-            await site.db(site.store.add_usage, spans, before=self._written, now=now)
+            try:
+                await site.db(site.store.add_usage, spans, before=before, now=now)
+            except Unavailable:
+                raise
+            except Exception:
+                site.log.exception("What sessions used cannot be stored at once")
+                while spans:
+                    await self._write_some(site, spans[:PORTION], now, now)
+                    del spans[:PORTION]
+                # Only now, as coarser steps are made of all.
+                await self._write_some(site, [], before, now)
         except Unavailable as error:
             if not self._away:
                 site.log.error("What sessions use cannot be stored; it is kept: %s", error)
             self._away = True
+            # The oldest go first, if there are too many.
+            self._unwritten = deque([*spans, *self._unwritten], maxlen=MOST_UNWRITTEN)
             return
-        except Exception:  # the same would fail each time, and so would all that comes after
-            site.log.exception("What sessions used cannot be stored, and is left out")
         self._away, self._written = False, now
-        self._unwritten.clear()
+
+    async def _write_some(
+        self, site: Site, spans: list[Span], before: datetime | None, now: datetime
+    ) -> None:
+        try:
+            await site.db(site.store.add_usage, spans, before=before, now=now)
+        except Unavailable:
+            raise
+        except Exception:  # the same would fail each time
+            site.log.exception("%d steps of what sessions used are left out", len(spans))
 
     async def close(self) -> None:
-        """Gives up on agents that have not answered."""
-        tasks = list(self._asked.values())
+        """Gives up on agents and a database that have not answered."""
+        tasks = [*self._asked.values(), *self._working.values()]
         self._asked.clear()
+        self._working.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

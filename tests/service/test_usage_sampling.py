@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import replace
@@ -289,6 +290,76 @@ async def test_what_cannot_be_stored_is_kept_and_stored_later(
     assert (stored.sums["cpu"], stored.seconds["cpu"]) == (8000, 80)
     await sampling.once(site)
     assert site.store.usage_totals(id) == stored, "each is counted once"
+
+
+async def test_a_database_that_hangs_stops_no_sample(
+    service: Running, site: Site, sampling: Sampling, engines: Engines,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    id = await runs(service, "one")
+    goes_on, begun = threading.Event(), 0
+    add, running = site.store.add_usage, site.store.running_containers
+
+    def hangs(*args: Any, **more: Any) -> None:
+        nonlocal begun
+        begun += 1
+        goes_on.wait()
+        add(*args, **more)
+
+    def hangs_too() -> Any:
+        goes_on.wait()
+        return running()
+
+    heard: list[Step] = []
+    sampling.listeners.append(heard.extend)
+    engines.says[id * 2] = reading(0, 0.0)
+    await sampling.once(site)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(site.store, "add_usage", hangs)
+            patch.setattr(site.store, "running_containers", hangs_too)
+            patch.setattr(module, "DATABASE", 0.01)
+            for number in (1, 2, 3):
+                engines.says[id * 2] = reading(number * 20, number * 2.0)
+                await sampling.once(site)
+            assert [step.cpu for step in heard] == [100, 100, 100]
+            assert begun <= 1, "one call at a time"
+    finally:
+        goes_on.set()
+    await asyncio.gather(*sampling._working.values())
+    engines.says[id * 2] = reading(80, 8.0)
+    await sampling.once(site)
+    stored = site.store.usage_totals(id)
+    assert (stored.sums["cpu"], stored.seconds["cpu"]) == (8000, 80), "each once"
+
+
+async def test_what_can_never_be_stored_costs_no_more_than_itself(
+    service: Running, site: Site, sampling: Sampling, engines: Engines,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    good, bad = await runs(service, "one"), await runs(service, "two")
+    add, away = site.store.add_usage, True
+
+    def refuses(spans: Any, **more: Any) -> None:
+        if away:
+            raise Unavailable("the database does not answer")
+        if any(span.session_id == bad for span in spans):
+            raise ValueError("of one step")
+        add(spans, **more)
+
+    monkeypatch.setattr(site.store, "add_usage", refuses)
+    monkeypatch.setattr(module, "PORTION", 1)
+    for number in range(4):
+        away = number < 3  # there is something from before
+        for id in (good, bad):
+            engines.says[id * 2] = reading(20.0 * number, 2.0 * number)
+        await sampling.once(site)
+    stored = site.store.usage_totals(good)
+    assert (stored.sums["cpu"], stored.seconds["cpu"]) == (6000, 60)
+    monkeypatch.undo()
+    await sampling.once(site)
+    assert site.store.usage_totals(good) == stored
+    assert not site.store.usage_totals(bad).seconds, "it is not tried for ever"
 
 
 async def test_short_intervals_are_stored_as_one_step(
