@@ -108,7 +108,7 @@ async def main(settings: dict[str, Any], stop: Stop) -> None:
     while site.store.commits_under_way():
         await worker.once()
         await worker.settled()
-    await worker._sweep()
+    await worker._sweep(list(site.engine.hosts))
     await site.close()
 
 

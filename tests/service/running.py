@@ -83,9 +83,9 @@ class Running:
     def store(self) -> Any:
         return self.service.parts.site.store
 
-    def report_agent(self, cpu: int = 4, gib: int = 8) -> None:
-        capacity = Slots(cpu * 1000, gib * GIB)
-        self.store.report_agents([AgentReport("local", "default", capacity)], now=utcnow())
+    def report_agent(self, cpu: int = 4, gib: int = 8, available: bool = True) -> None:
+        report = AgentReport("local", "default", Slots(cpu * 1000, gib * GIB), available)
+        self.store.report_agents([report], now=utcnow())
 
 
 @asynccontextmanager

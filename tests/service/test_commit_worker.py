@@ -336,6 +336,30 @@ async def test_an_agent_that_stays_away(work: Work) -> None:
     assert work.shelf.left == {"local": set()}
 
 
+async def test_an_agent_is_cleaned_as_soon_as_it_answers_again(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that stands still there would do so until the next sweep."""
+    monkeypatch.setattr(commits_worker, "SWEEP_AGAIN", 0)
+    await work.all()
+    commit = await work.asked()
+    for call in ("make", "clean", "leftovers"):
+        work.shelf.errors[call] = [AgentUnreachable("away")] * 10000
+    await work.all()
+    assert work.now(commit).status is FAILED
+    await work.all()  # asked once more, it does not answer
+    work.service.report_agent(available=False)
+    sweeps = len(work.shelf.names("leftovers"))
+    await work.all()
+    assert len(work.shelf.names("leftovers")) == sweeps, "nobody asks it in vain"
+    work.shelf.errors.clear()
+    work.service.report_agent()
+    await work.all()
+    assert work.shelf.left == {"local": set()}
+    await work.all()
+    assert len(work.shelf.names("leftovers")) == sweeps + 1
+
+
 @pytest.mark.parametrize("limit", ["commit", "push"])
 async def test_one_that_takes_too_long(pushing: Work, limit: str) -> None:
     pushing.restart(replace(QUICK, **{limit: 0.2}))
@@ -766,7 +790,7 @@ async def test_a_session_rests_and_is_dropped_when_its_time_is_over(
     assert kept.drop_at is not None
     assert timedelta(days=13) < kept.drop_at - utcnow() < timedelta(days=15)
     # Nothing sweeps up what is kept.
-    await work.worker._sweep()
+    await work.worker._sweep(list(work.site.engine.hosts))
     assert ("local", kept.reference) in work.shelf.images
     time.passes((kept.drop_at - time.wall).total_seconds() - 3600)
     await drops.look(work.site)

@@ -76,6 +76,7 @@ class Making:
     ) -> None:
         self.site, self.images, self.times, self.tell_hub = site, images, times, tell_hub
         self.commit, self._pushing = commit, pushing
+        self.leaves = False  # its agent did not answer, and what is there of it is to be cleaned
         self._cancelled: asyncio.Future[Why] = asyncio.get_running_loop().create_future()
         self._away_since: float | None = None
         self._pushed: tuple[int, int | None] | None = None
@@ -263,6 +264,7 @@ class Making:
             if begun and await self._patiently(self._undo):
                 return
         except AgentUnreachable as error:
+            self.leaves = True
             self._log("is cleaned up later", error)
         except EngineError as error:
             self._log("could not be cleaned up", error)

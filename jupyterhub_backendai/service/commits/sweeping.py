@@ -15,17 +15,24 @@ from ...store import NotFound
 KEPT = timedelta(days=30)  # that it is known how the making of an image ended
 
 
-async def sweep(site: Site, images: Images, busy: Collection[str]) -> None:
-    """Cleans what is left of work that is over, and forgets what was over long ago. `busy`: ids of
-    the work that this process is at. Raises `Unavailable`."""
+async def sweep(
+    site: Site, images: Images, busy: Collection[str], agents: Collection[str]
+) -> frozenset[str]:
+    """Cleans what is left on these agents of work that is over, and forgets what was over long ago.
+    `busy`: ids of the work that this process is at. The agents that did not answer. Raises
+    `Unavailable`."""
+    away = set()
     await site.engine.agents()  # by which it is known which of them are one machine
-    for agent in list(site.engine.hosts):
+    for agent in agents:
         try:
             await _clean(site, images, agent, busy)
             await _remove(site, images, agent, busy)
         except EngineError as error:
             site.log.warning("Agent %s cannot be swept of images: %s", agent, error)
+            if isinstance(error, AgentUnreachable):
+                away.add(agent)
     await site.db(site.store.forget_commits, utcnow() - KEPT)
+    return frozenset(away)
 
 
 async def _clean(site: Site, images: Images, agent: str, busy: Collection[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -28,6 +28,7 @@ PUSHES = 4  # images that one agent sends to the registry at a time; they keep n
 REMOVALS = 4  # at a time
 SOON, LATER = 1.0, 15.0  # seconds between two rounds, while there is work and while there is none
 SWEEP_EVERY = 600.0  # seconds
+SWEEP_AGAIN = 15.0  # seconds until an agent is swept that did not answer, and does since
 DROP_EVERY = 15.0  # seconds between looks at hibernated sessions whose time is over
 FREED = frozenset({CommitStatus.PUSHING})  # from here on the session is not needed any more
 
@@ -52,7 +53,9 @@ class CommitWorker:
         self._pushing: dict[str, asyncio.Semaphore] = {}  # by agent
         self._removals: dict[str, asyncio.Task[None]] = {}  # by the reference of the image
         self._swept: float | None = None
+        self._looked = float("-inf")
         self._sweeping: asyncio.Task[None] | None = None
+        self._unswept: set[str] = set()  # agents that did not answer when they were to be cleaned
         self._dropping: asyncio.Task[None] | None = None
         self._dropped: float | None = None
 
@@ -95,10 +98,9 @@ class CommitWorker:
         if (since is None or since >= DROP_EVERY) and not _is_busy(self._dropping):
             self._dropped = time.monotonic()
             self._dropping = asyncio.ensure_future(self._surely(self.resting.once()))
-        if self._swept is None or time.monotonic() - self._swept >= SWEEP_EVERY:
-            self._swept = time.monotonic()
+        if not _is_busy(self._sweeping) and (agents := await self._to_sweep()):
             # Beside the rounds: an agent may take its time to answer.
-            self._sweeping = asyncio.ensure_future(self._surely(self._sweep()))
+            self._sweeping = asyncio.ensure_future(self._surely(self._sweep(agents)))
 
     async def settled(self) -> None:
         """Until nothing is under way."""
@@ -113,8 +115,26 @@ class CommitWorker:
         ]
         return [*making, *self._removals.values(), *beside]
 
-    async def _sweep(self) -> None:
-        await sweep(self.site, self.images, self._making)
+    async def _to_sweep(self) -> list[str]:
+        """Now and then all agents; those that did not answer as soon as they do."""
+        hosts, now = list(self.site.engine.hosts), time.monotonic()
+        if self._swept is None or now - self._swept >= SWEEP_EVERY:
+            self._swept = self._looked = now
+            return hosts
+        if not self._unswept or now - self._looked < SWEEP_AGAIN:
+            return []
+        self._looked = now
+        there = {agent.name for agent in await self.site.db(self.site.store.agents)
+                 if agent.available}  # fmt: skip
+        return [agent for agent in hosts if agent in self._unswept & there]
+
+    async def _sweep(self, agents: Collection[str]) -> None:
+        before, self._unswept = self._unswept, self._unswept - set(agents)
+        try:
+            self._unswept.update(await sweep(self.site, self.images, self._making, agents))
+        except Unavailable:
+            self._unswept |= before
+            raise
 
     # ---- images that are made -------------------------------------------------------------------
 
@@ -173,7 +193,9 @@ class CommitWorker:
         return making, task
 
     def _made(self, commit_id: str, _: object) -> None:
-        self._making.pop(commit_id, None)
+        making, _task = self._making.pop(commit_id)
+        if making.leaves:
+            self._unswept.add(making.commit.agent)
         self.door.news.set()  # somebody else has a turn
 
     def _removed(self, reference: str, _: object) -> None:
