@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
+from .._within import within
 from . import docker_commits, registry
 from .base import AgentUnreachable, EngineError, ImageMissing
 from .commit_traces import REPOSITORY, Traces
@@ -40,6 +41,7 @@ LAST_STEP = 60  # seconds that the step of an order takes which nobody waits for
 LONGEST = 4 * 3600  # seconds that Docker may take for one commit
 LOOKS = 2  # at what sessions have written, of one agent at a time: each reads all of it
 LOOK_KEPT = 10.0  # seconds that what one has written is good enough for a page
+LOOK = 60.0  # seconds that it may take to say what one would take: somebody waits for that
 
 
 class DockerImages(Images):
@@ -59,8 +61,13 @@ class DockerImages(Images):
             rows = client.containers(all=True, size=True, filters={"id": found["Id"]})
             return int(rows[0].get("SizeRw") or 0) if rows else 0
 
-        def work() -> Awaitable[int]:
-            return self._patiently(host, lambda client, _: run(client))
+        async def work() -> int:
+            looking = self._patiently(host, lambda client, _: run(client), limit=LOOK)
+            try:
+                return await within(LOOK, looking)
+            except asyncio.TimeoutError:
+                why = f"Docker on {agent} does not answer within {LOOK:g} seconds"
+                raise AgentUnreachable(why) from None
 
         return await self._looks.ask(agent, (agent, container), work, fresh)
 
@@ -184,10 +191,11 @@ class DockerImages(Images):
         host: DockerHost,
         function: Callable[[docker.APIClient, Callable[[Commit], None]], T],
         order: str = "",
+        limit: float = LONGEST,
     ) -> T:
         """`function(client, begun)` in a thread of its own, for as long as it takes: it keeps no
         short call waiting, and does not hold up the end of this process. `begun` takes what is to
-        be stopped when nobody waits for it any more."""
+        be stopped when nobody waits for it any more; `limit`: seconds that Docker may be silent."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
         begun: list[Commit] = []
@@ -205,7 +213,7 @@ class DockerImages(Images):
         def run() -> None:
             try:
                 with host.answering(), refusals():
-                    client = host.new_client(timeout=LONGEST)
+                    client = host.new_client(timeout=limit)
                     try:
                         tell(result.set_result, function(client, begun.append))
                     finally:

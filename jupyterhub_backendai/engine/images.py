@@ -120,8 +120,8 @@ class Images(ABC):
     async def look(self, agent: str, container: str, fresh: bool = True) -> int:
         """Bytes that an image of this container would have of its own: what its session has written
         to its own layer, holes in files filled. Not `fresh`: an answer of some seconds ago will do.
-        Who asks while another one does gets the same answer. Raises `ContainerGone`;
-        `CommitRefused` where this engine cannot make an image of it."""
+        Who asks while another one does gets the same answer, within a minute or two. Raises
+        `ContainerGone`; `CommitRefused` where this engine cannot make an image of it."""
 
     @abstractmethod
     async def room(self, agent: str, images: Sequence[str]) -> Room | None:

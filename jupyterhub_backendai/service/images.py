@@ -145,10 +145,14 @@ async def container_of(site: Site, session: Session) -> str:
 async def look_at(site: Site, session: Session, container: str) -> int:
     """Bytes that an image would have of its own. Raises `RequestError` where that says that none
     can be made."""
-    images = engine_of(site)
+    images, agent = engine_of(site), str(session.agent)
     assert images is not None, "that was an obstacle"
     async with _refusals(site, session):
-        return await images.look(str(session.agent), container)
+        # As the Hub's process saw it last: who asks need not wait to find out the same.
+        seen = {one.name: one for one in await site.db(site.store.agents)}.get(agent)
+        if seen is not None and not seen.available:
+            raise AgentUnreachable(seen.reason)
+        return await images.look(agent, container)
 
 
 async def _room_at(site: Site, session: Session) -> Room | None:
@@ -180,8 +184,8 @@ async def _refusals(site: Site, session: Session) -> AsyncIterator[None]:
         error = _gone()
     except CommitRefused as refused:
         error = FieldError("", refused.code, refused.told, Kind.CONFLICT)
-    except AgentUnreachable as away:
-        site.log.warning("No image of session %s can be made: %s", session.id, away)
+    except AgentUnreachable as silent:
+        site.log.warning("No image of session %s can be made: %s", session.id, silent)
         message = "The agent that it runs on does not answer. Try again later, or tell your admin."
         error = FieldError("", "agent_away", message, Kind.CONFLICT)
     except EngineError as failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ import docker
 import pytest
 from test_engine_downloads import Engine
 
+from jupyterhub_backendai._within import within
 from jupyterhub_backendai.engine import docker as engine_docker
+from jupyterhub_backendai.engine import docker_images
+from jupyterhub_backendai.engine.base import AgentUnreachable
 from jupyterhub_backendai.engine.belongings import Belongings
 from jupyterhub_backendai.engine.docker import THREADS, AgentConfig, DockerEngine, DockerHost
 
@@ -66,3 +70,21 @@ async def test_a_listing_that_its_reader_gave_up_serves_nobody_later(
         slow.may_end.set()
         await asyncio.wait([left])
         assert await host.listing() == [{"time": 2}]
+
+
+async def test_one_that_says_nothing_keeps_nobody_waiting_who_wants_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_images, "LOOK", 0.2)
+    silence = str(tmp_path / "docker.sock")
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(silence)
+        silent.listen()  # and nobody reads what is sent
+        config = AgentConfig("here", client={"base_url": f"unix://{silence}"})
+        engine = DockerEngine([config], "hub1", "run1")
+        with pytest.raises(AgentUnreachable):
+            await within(60, engine.images.look("here", "c" * 64))
+        for thread in threading.enumerate():
+            if thread.name == "docker-here-image":
+                await asyncio.to_thread(thread.join, 60)
+                assert not thread.is_alive()

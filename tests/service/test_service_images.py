@@ -10,9 +10,10 @@ import pytest
 from jupyterhub_backendai.engine.base import AgentUnreachable, ContainerGone, EngineError
 from jupyterhub_backendai.engine.images import CommitRefused, Room
 from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
-from jupyterhub_backendai.model.slots import GIB
+from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.site.clock import utcnow
+from jupyterhub_backendai.store import AgentReport
 
 from .image_shelf import Shelf, begin, made, running_session, shelf_of
 from .running import Reply, Running, launch, until_open
@@ -136,6 +137,18 @@ async def test_what_the_agent_says_at_once(service: Running, error: Exception, c
     assert (reply.status, errors(reply)) == (409, [("", code)])
     assert "secret" not in str(reply.json)
     assert service.store.commit_of(session["id"]) is None
+
+
+@pytest.mark.parametrize("wanted", ["commit", "hibernation"])
+async def test_an_agent_that_is_away_is_not_waited_for(service: Running, wanted: str) -> None:
+    there = await shelf(service)
+    session = await running_session(service)
+    report = AgentReport("local", "default", Slots(64000, 256 * GIB), False, "It is silent.")
+    service.store.report_agents([report], now=utcnow())
+    path = f"api/sessions/{session['id']}/{wanted}"
+    reply = await service.call("POST", path, "alice", json={"name": "mine"})
+    assert (reply.status, errors(reply)) == (409, [("", "agent_away")])
+    assert there.calls == []
 
 
 async def test_a_disk_without_room(service: Running, caplog: pytest.LogCaptureFixture) -> None:
