@@ -186,21 +186,27 @@ async def test_what_is_to_rest_is_gone_on_with_and_stands_still(
     await put_right(made, order.id)
 
 
+def unfinished(daemon: SecondEngine) -> set[Path]:
+    """What it has begun to note of layers that it reads, or was killed at."""
+    return set((daemon.kept / "data").glob("image/*/layerdb/tmp/*/*"))
+
+
 @pytest.mark.parametrize("stay", [False, True])
 @pytest.mark.parametrize("moment", ["paused", "a little later"])
 async def test_killed_while_it_reads_the_files(
     made: Committed, daemon: SecondEngine, moment: str, stay: bool
 ) -> None:
     write(made, b"first file" + bytes(BIG))
-    order = made.order(stay=stay)
+    order, earlier = made.order(stay=stay), unfinished(daemon)
     task = asyncio.create_task(ended(made.images.make(AGENT, order)))
     await until(lambda: made.paused() or task.done())
     assert not task.done()
     if moment != "paused":
         beat = (inside(made) / BEAT).read_bytes()
-        await asyncio.sleep(0.3)
+        await until(lambda: unfinished(daemon) - earlier)
         assert (inside(made) / BEAT).read_bytes() == beat, "it stands still"
     daemon.kill()
+    assert not task.done()
     await task
     await asyncio.to_thread(daemon.start)
     assert await made.images.leftovers(AGENT) == {order.id}
