@@ -42,6 +42,7 @@ SESSION_LABELS = (LABEL_HUB, LABEL_SESSION, LABEL_USER, LABEL_KERNEL, LABEL_CORE
 _PLAIN = frozenset({"HOME", "PYTHONPATH", "JUPYTER_RUNTIME_DIR", "USER"})
 LONGEST = 3600  # seconds that Docker is given to read a container that nobody waits for
 LOOK = 0.2  # seconds between two looks at whether it still does
+LAYERS = 125  # that Docker lets an image have; each that is made of a session has one more
 _SECRET = 8  # characters from which a variable's value is looked for where it should not be
 
 
@@ -77,7 +78,7 @@ class Commit:
             if found and not order.stay:
                 return found
             container = running(self.client, order.container)
-            base = self._base(container)
+            base = base_of(self.client, container)
             self.at("begin")
             # What stands still already is somebody else's to let go.
             still = container["State"].get("Paused")
@@ -135,17 +136,6 @@ class Commit:
         """The image of the reference, if this order made it."""
         found = made_image(self.client, self.order.reference)
         return found if found and found.labels.get(LABEL_IMAGE_ORDER) == self.order.id else None
-
-    def _base(self, container: Mapping[str, Any]) -> dict[str, Any]:
-        """The image that the container was made from; its name may be another one's by now."""
-        try:
-            return dict(self.client.inspect_image(container["Image"]))
-        except (ImageNotFound, NotFound) as error:
-            told = (
-                "The image that this session was started from is not on its machine any more, so "
-                "no image can be made of it. Start it anew."
-            )
-            raise CommitRefused("base_gone", told) from error
 
     def _commit(
         self, container: str, tag: str, config: Mapping[str, Any], pause: bool = True
@@ -240,6 +230,23 @@ def running(client: docker.APIClient, container: str) -> dict[str, Any]:
     return found
 
 
+def base_of(client: docker.APIClient, container: Mapping[str, Any]) -> dict[str, Any]:
+    """The image that a container was made from; its name may be another one's by now. Raises
+    `CommitRefused` where no image can be made of it any more."""
+    try:
+        found = dict(client.inspect_image(container["Image"]))
+    except (ImageNotFound, NotFound) as error:
+        told = (
+            "The image that this session was started from is not on its machine any more, so "
+            "no image can be made of it. Start it anew."
+        )
+        raise CommitRefused("base_gone", told) from error
+    layers = len((found.get("RootFS") or {}).get("Layers") or ())
+    if layers >= LAYERS:
+        raise _too_many_layers(f"{container['Image']} has {layers} layers")
+    return found
+
+
 def made_image(client: docker.APIClient, reference: str) -> MadeImage | None:
     """The image of a reference, or None."""
     try:
@@ -289,6 +296,15 @@ def gone(container: str) -> ContainerGone:
     return ContainerGone(f"There is no container {container[:12]} any more")
 
 
+def _too_many_layers(why: str) -> CommitRefused:
+    told = (
+        "Its image has as many layers as Docker allows: each time that it was hibernated, or an "
+        "image was made of it, one was added. Copy what you need to a folder, and start another "
+        "session."
+    )
+    return CommitRefused("layers", told, why)
+
+
 def refused(why: str) -> CommitRefused | None:
     """What Docker says, if another try would change nothing."""
     text = why.lower()
@@ -298,6 +314,8 @@ def refused(why: str) -> CommitRefused | None:
             "does not need outside its home, or ask your admin for room."
         )
         return CommitRefused("no_room", told, why[:1000])
+    if "max depth exceeded" in text:
+        return _too_many_layers(why[:1000])
     if "not supported" in text or "not implemented" in text:
         told = "No images can be made on the session's machine. Ask your admin."
         return CommitRefused("not_possible", told, why[:1000])

@@ -16,7 +16,7 @@ from .._within import within
 from . import docker_commits, registry
 from .base import AgentUnreachable, EngineError, ImageMissing
 from .commit_traces import REPOSITORY, Traces
-from .docker_commits import Commit, made_image, refusals, running
+from .docker_commits import Commit, base_of, made_image, refusals, running
 from .docker_room import room
 from .helper_programs import said
 from .images import (
@@ -58,6 +58,7 @@ class DockerImages(Images):
 
         def run(client: docker.APIClient) -> int:
             found = running(client, container)
+            base_of(client, found)
             rows = client.containers(all=True, size=True, filters={"id": found["Id"]})
             return int(rows[0].get("SizeRw") or 0) if rows else 0
 

@@ -316,6 +316,28 @@ async def test_the_room_is_known_of_an_agent_that_is_far_away_too(made: Committe
         assert {row.id for row in rows} == {made.container}, "and nothing is left of it"
 
 
+async def test_one_with_as_many_layers_as_there_may_be_is_refused_before_any_work(
+    made: Committed, base: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.inside("echo more > /tmp/more")
+    has = len(made.docker.inspect_image(base)["RootFS"]["Layers"])
+    monkeypatch.setattr(docker_commits, "LAYERS", has + 1)
+    await made.images.look(AGENT, made.container)
+    order = made.order()
+    await made.images.make(AGENT, order)
+    await made.engine.remove_session(AGENT, made.session_id)
+    made.start(image=order.reference)  # one more than before
+    with pytest.raises(CommitRefused) as told:
+        await made.images.look(AGENT, made.container)
+    assert told.value.code == "layers"
+    again = made.order("again", stay=True)
+    with pytest.raises(CommitRefused):
+        await made.images.make(AGENT, again)
+    assert not made.paused()
+    assert await made.images.leftovers(AGENT) == set()
+    assert not made.temporary()
+
+
 def _of_none(made: Committed) -> Any:
     made.container = "0" * 64
     return made.order()
@@ -370,6 +392,7 @@ async def test_a_command_with_a_secret_is_refused_where_the_history_would_tell_i
     [
         ("Error processing tar file(exit status 1): write /x: no space left on device", "no_room"),
         ("write /x: disk quota exceeded", "no_room"),
+        ("max depth exceeded", "layers"),
         ("commit is not supported by this driver", "not_possible"),
         ("something else", None),
     ],
