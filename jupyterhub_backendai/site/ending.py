@@ -38,7 +38,7 @@ STOP_GRACE = 5  # seconds
 # Reasons that leave a session in ERROR rather than TERMINATED: it ended by no one's wish.
 FAILED = RETRYABLE | {
     "start_failed", "image_missing", "start_timeout", "folder", "configuration", "gpu",
-    "home_missing",
+    "home_missing", "environment_gone",
 }  # fmt: skip
 
 

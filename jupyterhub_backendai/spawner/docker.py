@@ -31,7 +31,14 @@ from ..store import Session, Unavailable
 from .allowed import of_images, of_limits
 from .container import ContainerSpawner, Cores
 from .errors import SessionSpawnError, in_log
-from .images import check_downloaded, check_owner, is_offered, is_there, own_image
+from .images import (
+    check_downloaded,
+    check_owner,
+    environment_of,
+    is_offered,
+    is_there,
+    own_image,
+)
 from .inherited import OF_A_SESSION, check_internal_ssl, lost_traits
 from .pull import pull_with_progress
 from .ready import server_url
@@ -279,7 +286,7 @@ class DockerSessionSpawner(ContainerSpawner):
     async def launch(self, session: Session, request: SessionRequest) -> tuple[str, int]:
         """Creates the container with exactly what was asked, and starts it."""
         host = self.host
-        environment = self.site_catalog().environment(request.environment or "")
+        environment = environment_of(self.site_catalog(), request)
         command = tuple(environment.command) if environment else ()
         image = await host.image(request.image)
         granted, gpu = await self.site.granted(session), GpuSettings()

@@ -9,9 +9,10 @@ from __future__ import annotations
 from ..engine.base import ImageMissing
 from ..engine.docker import DockerHost
 from ..engine.images import LABEL_IMAGE_HUB, LABEL_IMAGE_ID, LABEL_IMAGE_OWNER
-from ..model.catalog import Catalog
+from ..model.catalog import Catalog, Environment
 from ..model.errors import LaunchError
 from ..model.images import CustomImage, ImageStatus, is_customized
+from ..model.resolve import SessionRequest
 from ..site.runtime import Site
 
 
@@ -27,6 +28,22 @@ async def own_image(site: Site, owner: str, reference: str) -> CustomImage | Non
 def is_offered(catalog: Catalog, reference: str) -> bool:
     """Whether the site itself offers this image."""
     return any(v.image == reference for e in catalog.environments for v in e.versions)
+
+
+def environment_of(catalog: Catalog, request: SessionRequest) -> Environment | None:
+    """The environment that a request names, which says how its session is started; None where it
+    names none. Raises `LaunchError` where it is not offered any more, since the session waited in
+    line or was hibernated: another command would be started than its own."""
+    if request.environment is None:
+        return None
+    environment = catalog.environment(request.environment)
+    if environment is None:
+        raise LaunchError(
+            "environment_gone",
+            f"Its environment {request.environment} is not offered any more, and without that "
+            "nobody knows how to start it. Tell your admin, or start another one.",
+        )
+    return environment
 
 
 async def is_there(site: Site, host: DockerHost, own: CustomImage) -> bool:
