@@ -13,15 +13,19 @@ from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
-from store_samples import NOW, after, end, request, run_pass, slots, start, submit
+from store_samples import NOW, after, end, request, run_pass, slots, start, submit, violations
+from test_store_hibernation import begin_rest, resting
+from test_store_images import running
 
 from jupyterhub_backendai.model.errors import ConfigurationError
+from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.store import AgentReport, SessionResult, Store, schema
 from jupyterhub_backendai.store.database import Database
 from jupyterhub_backendai.store.tables import Base
 from tests.holdings import holdings
 
+SESSIONS_OF_OLD = "SELECT id, status, ended_at FROM sessions"
 WORKER = Path(__file__).with_name("store_worker.py")
 
 
@@ -191,3 +195,29 @@ def test_sessions_of_a_version_without_gpus_go_on(store: Store, database: Databa
     end(store, runs.id, 4, SessionResult.SUCCESS)
     assert run_pass(store, 5) == ["waits"]
     assert store.get(waits.id).request.slots == slots(1, 1)
+
+
+def test_what_a_version_that_hibernates_nothing_finds_of_it(
+    store: Store, database: Database
+) -> None:
+    rests, back, begun = resting(store, "rests"), resting(store, "back"), running(store, "begun")
+    store.resume(back.id, "ana", after(50))
+    commit = begin_rest(store, begun, seconds=51)
+    with database.migration() as connection:
+        schema.downgrade(connection, "0011")
+    with database.read() as db:
+        rows = {id: (s, at) for id, s, at in db.execute(text(SESSIONS_OF_OLD))}
+        history = db.execute(text("SELECT phase, from_status, to_status FROM history")).all()
+    assert [rows[one.id][0] for one in (rests, back, begun)] == ["TERMINATED", "PENDING", "RUNNING"]
+    assert [rows[one.id][1] is None for one in (rests, back, begun)] == [False, True, True]
+    assert {"hibernate", "resume", "HIBERNATED"}.isdisjoint(word for row in history for word in row)
+    assert history
+    upgrade(database)
+    assert store.get(rests.id).status.is_final
+    assert {one.id for one in store.live()} == {back.id, begun.id}
+    assert store.history(rests.id)
+    assert store.hibernations() == []
+    assert store.commits_under_way() == [], "it would be made as an image to choose"
+    assert store.commit(commit.id).status is CommitStatus.CANCELLED
+    assert violations(store) == []
+    submit(store, "rests", now=after(60))  # its name is free

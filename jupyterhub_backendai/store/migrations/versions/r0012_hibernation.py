@@ -53,6 +53,19 @@ def downgrade() -> None:
         "UPDATE sessions SET status = 'TERMINATED', ended_at = status_changed_at "
         "WHERE status = 'HIBERNATED'"
     )
+    # That version could not read the words of this one in a history.
+    for column, word, older in (
+        ("phase", "hibernate", "terminate"),
+        ("phase", "resume", "submit"),
+        ("from_status", "HIBERNATED", "TERMINATED"),
+        ("to_status", "HIBERNATED", "TERMINATED"),
+    ):
+        op.execute(f"UPDATE history SET {column} = '{older}' WHERE {column} = '{word}'")  # noqa: S608
+    # It would go on with these as with images for their owners' lists.
+    op.execute(
+        "UPDATE commits SET status = 'CANCELLED', ended_at = status_changed_at "
+        "WHERE hibernates AND status NOT IN ('DONE', 'FAILED', 'CANCELLED')"
+    )
     for name in ("reason", "reason_code", "hibernates"):
         op.drop_column("commits", name)
     op.drop_table("hibernations")
