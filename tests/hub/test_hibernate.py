@@ -242,22 +242,36 @@ def test_what_is_gone_when_it_is_resumed(hub: Hub) -> None:
     gone = "It starts without data: not there any more, or not for you any more."
     assert gone in said
     assert not folder.exists()
-    # Its home: it does not start with an empty one.
+    # Its image: it does not start from another one.
     hibernate(hub, owner, session)
+    wait_for("the earlier image to go", lambda: len(kept_images(hub)) == 1, 90)
+    [reference] = kept_images(hub)
+    images = docker.from_env().images
+    images.get(reference).tag(reference.rpartition(":")[0], "aside")
+    images.remove(reference)
+    not_resumed(hub, owner, session, "The image that was kept of it is not on local any more")
+    assert len(hub.volumes()) == 1, "its home"
+    # Its home: it does not start with an empty one.
+    images.get(f"{reference.rpartition(':')[0]}:aside").tag(*reference.rsplit(":", 1))
+    images.remove(f"{reference.rpartition(':')[0]}:aside")
     [home] = hub.volumes()
     home.remove()
-    assert owner.call("POST", f"api/sessions/{session}/resume").status_code == 202
-    told = "The home that was kept of it is not on local any more."
-
-    def refused() -> bool:
-        row = owner.call("GET", f"api/sessions/{session}").json()
-        return row["status"] == "HIBERNATED" and row["reason"].startswith(told)
-
-    wait_for("it to rest again", refused, 120)
+    not_resumed(hub, owner, session, "The home that was kept of it is not on local any more.")
     assert hub.volumes() == []
     assert owner.call("DELETE", f"api/sessions/{session}").status_code == 202
     until(hub, owner, session, "TERMINATED")
     wait_for("its image to go", lambda: kept_images(hub) == [], 90)
+
+
+def not_resumed(hub: Hub, api: Api, session_id: str, told: str) -> None:
+    """Resumes it, until it rests again for that reason."""
+    assert api.call("POST", f"api/sessions/{session_id}/resume").status_code == 202
+
+    def refused() -> bool:
+        row = api.call("GET", f"api/sessions/{session_id}").json()
+        return row["status"] == "HIBERNATED" and row["reason"].startswith(told)
+
+    wait_for("it to rest again", refused, 120)
 
 
 def history(api: Api, session_id: str) -> list[dict[str, Any]]:

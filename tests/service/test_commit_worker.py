@@ -462,7 +462,8 @@ def another(work: Work, daemon: str, first: str = "one") -> None:
         site.run_id,
     )
     site.engine.hosts["other"].daemon_id = daemon
-    site.engine.hosts["local"].daemon_id = first
+    if "local" in site.engine.hosts:
+        site.engine.hosts["local"].daemon_id = first
 
 
 @pytest.mark.parametrize("swept", [False, True])
@@ -998,6 +999,24 @@ async def test_one_that_is_just_going_to_rest_is_ended_for_good(
     await until(lambda: (id, False) in removed)
     await work.worker.resting.once()
     assert work.shelf.images == {}
+
+
+async def test_one_whose_agent_is_not_configured_any_more_is_not_resumed(
+    work: Work, removed: list[tuple[str, bool]]
+) -> None:
+    commit = await rest_asked(work)
+    await work.all()
+    store, path = work.service.store, f"api/sessions/{commit.session_id}/resume"
+    host = work.site.engine.hosts.pop("local")
+    another(work, "two")
+    reply = await work.service.call("POST", path, "alice")
+    assert (reply.status, reply.json["errors"][0]["code"]) == (409, "agent_gone")
+    assert "Its home is on local" in reply.json["errors"][0]["message"]
+    await work.worker._sweep(list(work.site.engine.hosts))
+    assert store.get(commit.session_id).status is Status.HIBERNATED
+    assert store.is_kept(commit.session_id)
+    work.site.engine.hosts["local"] = host
+    assert (await work.service.call("POST", path, "alice")).status == 202
 
 
 @pytest.mark.parametrize("ends", ["breaks-down", "its-owner-ends-it", "later"])
