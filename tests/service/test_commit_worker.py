@@ -28,8 +28,8 @@ from jupyterhub_backendai.engine.images import (
     CommitRefused,
     ImageInUse,
     Login,
-    Look,
     RegistryRefused,
+    Room,
 )
 from jupyterhub_backendai.model.images import CommitStatus, ImageStatus
 from jupyterhub_backendai.model.slots import GIB
@@ -481,7 +481,7 @@ async def test_one_made_anew_on_another_agent_leaves_the_first(work: Work, swept
     await work.asked()
     await work.all()
     assert (("other", image.reference) in work.shelf.images) is swept
-    await work.worker._sweep()
+    await work.worker._sweep(list(work.site.engine.hosts))
     assert set(work.shelf.images) == {("local", image.reference)}
     assert work.now(commit).status is DONE
 
@@ -500,7 +500,7 @@ async def test_one_made_anew_on_what_may_be_the_same_machine_stays(
     assert work.shelf.names("remove") == []
     [image] = work.service.store.images_of("alice")
     work.shelf.images["other", image.reference] = work.shelf.images["local", image.reference]
-    await work.worker._sweep()
+    await work.worker._sweep(list(work.site.engine.hosts))
     assert work.shelf.names("remove") == []
     assert work.now(commit).status is DONE
 
@@ -719,10 +719,10 @@ async def test_one_that_cannot_be_swept_now_stops_no_other(work: Work) -> None:
     work.shelf.left["local"] = {"d" * 32, "e" * 32}
     work.shelf.errors["clean"] = [EngineError("a volume is in use")]
     work.shelf.errors["remove"] = [ImageInUse("a container has it")]
-    await work.worker._sweep()
+    await work.worker._sweep(list(work.site.engine.hosts))
     assert work.shelf.left == {"local": {"d" * 32}}
     assert len(work.shelf.images) == 2
-    await work.worker._sweep()
+    await work.worker._sweep(list(work.site.engine.hosts))
     assert work.shelf.left == {"local": set()}
     assert set(work.shelf.images) == {("local", image.reference)}
 
@@ -923,14 +923,14 @@ async def test_one_whose_server_was_stopped_meanwhile_keeps_its_home(
         return {}
 
     monkeypatch.setattr(parts.hub, "active_servers", none)
-    work.shelf.looks = Look(10 * GIB, GIB)  # no room
+    work.shelf.written, work.shelf.rooms = 10 * GIB, Room(0, GIB)
     for _ in range(3):
         await worker.once()
     assert (store.get(id).status, removed) == (Status.RUNNING, [])
     assert store.commit_of(id) == work.now(commit)
     (row, *_) = store.history(id)
     assert (row.phase, row.result, row.error_code) == (Phase.HIBERNATE, Result.FAILURE, "no_room")
-    work.shelf.looks = Look(GIB, 10 * GIB)
+    work.shelf.written, work.shelf.rooms = GIB, Room(10 * GIB, 20 * GIB)
     await worker.once()
     assert store.commit_of(id) == work.now(commit), "not that soon"
     now[0] += servers.AGAIN

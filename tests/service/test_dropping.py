@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.service.commits.resting import Resting
+from jupyterhub_backendai.store import Return
 
 from .image_shelf import Shelf, running_session, shelf_of
 from .images_made import rest
@@ -150,13 +151,13 @@ async def test_one_that_comes_back_from_a_resuming_is_warned_of_anew(kept: Kept)
     store = kept.service.store
     await kept.passes(14 * DAY - 90 * MINUTE, each=DAY)
     await kept.passes(80 * MINUTE)
-    store.resume(kept.id, "alice", kept.time.wall)
+    store.resume(kept.id, Return("alice", (), None), kept.time.wall)
     await kept.passes(HOUR)
     assert kept.is_kept
     kept.cancel()
     assert abs(await kept.left() - DAY) < MINUTE
     await kept.passes(DAY - 10 * MINUTE, each=5 * MINUTE)
-    store.resume(kept.id, "alice", kept.time.wall)
+    store.resume(kept.id, Return("alice", (), None), kept.time.wall)
     await kept.passes(HOUR)
     kept.cancel()
     assert abs(await kept.left() - HOUR) < MINUTE, "a day more is once"

@@ -15,7 +15,7 @@ from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.slots import GIB
 from jupyterhub_backendai.service.idle import resting as idle_resting
 from jupyterhub_backendai.site.clock import utcnow
-from jupyterhub_backendai.store import Made
+from jupyterhub_backendai.store import Made, Return
 
 from .image_shelf import CONTAINER, Shelf, running_session, shelf_of
 from .images_made import rest
@@ -161,7 +161,7 @@ async def another_rests(one: Idle) -> str:
 async def test_what_turns_out_at_the_end_is_told_before_it_is_ended(tmp_path: Path) -> None:
     async with idle(tmp_path, RESTS) as one:
         shelf = await parked_long(one)
-        shelf.rooms = NO_ROOM
+        shelf.written, shelf.rooms = 10 * GIB, NO_ROOM
         assert "will be hibernated at" in await page(one)
         await one.rounds(25 * INTERVAL)
         assert one.is_running
@@ -280,7 +280,7 @@ async def rests_and_runs_again(one: Idle) -> None:
     assert one.worker.watch is not None
     store = one.service.store
     rest(one.service, one.session)
-    store.resume(one.id, "alice", utcnow())
+    store.resume(one.id, Return("alice", (), None), utcnow())
     one.worker.watch.sessions[one.id].noted = None
     await one.worker.watch.note()
     await make_running(one.service, {"id": one.id}, one.server.address)

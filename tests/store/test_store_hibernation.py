@@ -269,7 +269,7 @@ def test_what_could_not_be_resumed_is_not_dropped_at_once(
     assert kept.drop_at == (None if more is None else after(late + 3600 + more))
     # Once: who goes on so does not have it kept for ever.
     for number in range(1, 4):
-        store.resume(rests.id, "ana", after(late + number * 9000))
+        store.resume(rests.id, Return("ana", (), None), after(late + number * 9000))
         store.move(
             rests.id, S.CANCELLED, phase=Phase.CANCEL, now=after(late + number * 9000 + 3600)
         )

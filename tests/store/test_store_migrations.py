@@ -20,7 +20,7 @@ from test_store_images import running
 from jupyterhub_backendai.model.errors import ConfigurationError
 from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.status import Phase, Status
-from jupyterhub_backendai.store import AgentReport, SessionResult, Store, schema
+from jupyterhub_backendai.store import AgentReport, Return, SessionResult, Store, schema
 from jupyterhub_backendai.store.database import Database
 from jupyterhub_backendai.store.tables import Base
 from tests.holdings import holdings
@@ -201,7 +201,7 @@ def test_what_a_version_that_hibernates_nothing_finds_of_it(
     store: Store, database: Database
 ) -> None:
     rests, back, begun = resting(store, "rests"), resting(store, "back"), running(store, "begun")
-    store.resume(back.id, "ana", after(50))
+    store.resume(back.id, Return("ana", (), None), after(50))
     commit = begin_rest(store, begun, seconds=51)
     with database.migration() as connection:
         schema.downgrade(connection, "0011")

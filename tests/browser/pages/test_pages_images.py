@@ -7,7 +7,6 @@ import re
 import pytest
 from playwright.async_api import Page, expect
 
-from jupyterhub_backendai.engine.images import Look
 from jupyterhub_backendai.model.images import CommitStatus
 from jupyterhub_backendai.model.slots import GIB, KIB
 from jupyterhub_backendai.site.clock import utcnow
@@ -67,7 +66,7 @@ async def test_an_image_is_made_with_the_keyboard(
 async def test_one_that_would_hold_nothing_is_told_before_it_is_made(
     visit: Open, service: Running, session: Session
 ) -> None:
-    shelf_of(service).looks = Look(500 * KIB, None)
+    shelf_of(service).written = 500 * KIB
     page = await visit(f"sessions/{session.id}/commit", policy=False)
     there = page.get_by_role("region", name="In the image")
     await expect(there).to_contain_text("would be much like PyTorch 2.9")
