@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.timeout(900)]
 SAMPLE = 2  # seconds
 LONG = 180  # seconds that a test waits for what takes half a minute on a machine at rest
 ROUNDED = 1  # seconds: times are told in whole ones
+LATE = 10  # seconds, more than an end comes late on a machine at rest
 USE = {"window": "20s", "thresholds": {"cpu": 20}}
 KEEP = {"each": "10m", "total": "15m"}
 RULES: dict[str, dict[str, Any]] = {
@@ -104,6 +105,7 @@ class Idle:
         hub.until_ready(user, timeout=LONG)
         self.id = str(hub.sessions(user)[-1]["id"])
         self.told: list[datetime] = []
+        self.at_it = threading.Event()  # its user is, and not only on the way there
         self.look()
 
     @property
@@ -163,10 +165,13 @@ class Idle:
 
         return wait_for(what, found, LONG) or {}
 
-    def would_end(self) -> datetime:
-        """When it is ended if nobody uses it from now on."""
-        wait_for("its end to be told", lambda: _with_end(self), LONG)
-        return self.told[-1]
+    def over_by(self) -> datetime:
+        """When its check has ended it, at the latest, if who is at it does nothing from now on."""
+        assert self.at_it.wait(LONG), "nobody is at it"
+        view = self.look()
+        assert view is not None
+        (check,) = view["checks"]
+        return datetime.fromisoformat(view["now"]) + timedelta(seconds=check["limit"] + LATE)
 
     def until_past(self, at: datetime) -> None:
         """Until it has run for longer than that."""
@@ -251,6 +256,7 @@ async def types(one: Idle, over: threading.Event) -> None:
             reading = asyncio.ensure_future(_read(socket))  # which answers the server's pings
             while not over.is_set():
                 await socket.send_str(json.dumps(["stdin", "x"]))
+                one.at_it.set()
                 await asyncio.sleep(0.5)
             reading.cancel()
 
@@ -267,6 +273,7 @@ async def works(one: Idle, over: threading.Event) -> None:
             said = "x" * random.randrange(200, 2000)
             await socket.send_str(said)
             assert await socket.receive_str(timeout=60) == said
+            one.at_it.set()
             await asyncio.sleep(0.5)
 
 
@@ -323,7 +330,7 @@ def test_a_computation_that_nobody_looks_at_is_ended_and_who_types_is_not(hub: H
     typing, working = Idle(hub, "types"), Idle(hub, "apps")
     working.open_app()
     with typing.meanwhile(types), working.meanwhile(works):
-        ends = [(one, one.would_end()) for one in (typing, working)]
+        ends = [(one, one.over_by()) for one in (typing, working)]
         computes = Idle(hub, "computes")
         computes.spin()
         computes.until_ended("idle_network")
