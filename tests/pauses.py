@@ -26,12 +26,13 @@ class Pauses:
         for event in self._events:
             self.seen.append(event["Action"])
 
-    def over(self, timeout: float = 240) -> list[str]:
-        """All of them, when Docker is through with each commit: it says so, also to nobody."""
+    def over(self, commits: int, timeout: float = 240) -> list[str]:
+        """All of them, when Docker is through with so many commits: it says so, also to nobody, and
+        maybe a moment later."""
         deadline = time.monotonic() + timeout
         while True:
             seen = list(self.seen)
-            if seen and len({seen.count(action) for action in _ACTIONS}) == 1:
+            if all(seen.count(action) >= commits for action in _ACTIONS):
                 return seen
             assert time.monotonic() < deadline, seen
             time.sleep(0.05)

@@ -536,7 +536,7 @@ async def test_what_is_made_after_one_that_was_cancelled_stands_still_while_it_i
         await made.images.make(AGENT, second)
         assert made.paused()
         await made.images.clean(AGENT, second.id)
-        assert pauses.over() == ["pause", "commit", "unpause"] * 2
+        assert pauses.over(2) == ["pause", "commit", "unpause"] * 2
     assert not made.temporary()
     assert await made.images.find(AGENT, order.reference) is None
 

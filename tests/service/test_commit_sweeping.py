@@ -89,7 +89,8 @@ async def test_what_is_kept_stays_whatever_its_machine_is_called(
         nobodys = machine.put(service, move(service, given_up, CommitStatus.FAILED))
         images = site.engine.images
         # Two that sweep at a time, as where one service takes the place of another.
-        await asyncio.gather(sweep(site, images, ()), sweep(site, images, ()))
+        agents = list(site.engine.hosts)
+        await asyncio.gather(*(sweep(site, images, (), agents) for _ in range(2)))
         assert machine.has(kept)
         assert machine.has(own)
         assert not machine.has(nobodys)
