@@ -194,7 +194,15 @@ class Traces:
         except (ImageNotFound, NotFound):
             return True
         except APIError as error:
+            if is_gone(error):
+                return True
             if error.status_code != 409:  # 409: a container has it
                 raise
             return False
         return True
+
+
+def is_gone(error: APIError) -> bool:
+    """Whether Docker could not remove an image because it was removed at that very moment: of two
+    who do so at once, one is told this."""
+    return error.status_code == 500 and "unrecognized image ID" in str(error.explanation)

@@ -15,7 +15,7 @@ from docker.errors import APIError, ImageNotFound, NotFound
 from .._within import within
 from . import docker_commits, registry
 from .base import AgentUnreachable, EngineError, ImageMissing
-from .commit_traces import REPOSITORY, Traces
+from .commit_traces import REPOSITORY, Traces, is_gone
 from .docker_commits import Commit, base_of, made_image, refusals, running
 from .docker_room import room
 from .helper_programs import said
@@ -127,6 +127,8 @@ class DockerImages(Images):
             except (ImageNotFound, NotFound):
                 return
             except APIError as error:
+                if is_gone(error):
+                    return
                 if error.status_code == 409:
                     raise ImageInUse(str(error.explanation)) from error
                 raise

@@ -209,11 +209,11 @@ class InLine(OptionDoors):
             await site.end(left.id, "restarted", "The same server was started again.")
             left = await site.db(site.store.get, left.id)
         if rests or left.status is Status.HIBERNATED:
-            it = "is being hibernated. Then resume it" if rests else "is hibernated. Resume it"
+            it = "is being hibernated" if rests else "is hibernated"
             raise LaunchError(
                 "hibernated",
-                f"Your session {left.name} of this server {it} or end it on the page of your "
-                "sessions, or start one under another name.",
+                f"Your session {left.name} of this server {it}. Resume it or end it on the page of "
+                f"your sessions{', when it is' if rests else ''}, or start one under another name.",
             )
         if not left.status.is_final:
             raise LaunchError(

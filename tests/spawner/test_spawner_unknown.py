@@ -275,6 +275,6 @@ async def test_a_start_does_not_end_what_is_being_hibernated(spawner: Slow) -> N
     store.cancel_commit(commit.id, utcnow())
     with pytest.raises(LaunchError) as refused:
         await spawner._end_leftover()
-    assert "is being hibernated. Then resume it" in refused.value.message
+    assert "is being hibernated. Resume it" in refused.value.message
     assert store.get(session.id).status is Status.RUNNING
     assert store.is_kept(session.id) is False
