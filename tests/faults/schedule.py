@@ -9,7 +9,6 @@ import asyncio
 import gc
 import json
 import logging
-import os
 import sqlite3
 import sys
 import tempfile
@@ -41,7 +40,6 @@ from jupyterhub_backendai.store import sessions as store_sessions
 
 from ..holdings import holdings
 from .processes import StubHub, StubService
-from .quick import QuickEngine
 from .virtual import BEGIN, VirtualLoop, pause
 from .world import AGENTS, Job, StubEngine, World, ask
 
@@ -382,9 +380,6 @@ def main(seeds: list[int]) -> None:
     database._prepare_sqlite(memory, None)
     engine = store._db._engine
     engine.pool = StaticPool(lambda: memory, dialect=engine.dialect)
-    if not os.environ.get("FAULT_USUAL_STATEMENTS"):
-        quick: Any = QuickEngine(engine, memory)
-        store._db._reader = store._db._writer = store._db._single = quick
     runtime.Store = lambda url: store  # type: ignore[assignment,misc]
     Store.upgrade = lambda self: None  # type: ignore[method-assign]
     # What a schedule leaves is little; to look for it as often as usual takes a tenth longer.

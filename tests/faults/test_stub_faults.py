@@ -19,13 +19,12 @@ ONLY = os.environ.get("FAULT_SEED")
 SIDE_BY_SIDE = os.cpu_count() or 1
 
 
-def begin(seeds: list[int], **more: str) -> subprocess.Popen[str]:
+def begin(seeds: list[int]) -> subprocess.Popen[str]:
     """Schedules in a process of their own: they take the clocks of the whole process, and what a
-    seed repeats depends on the order of sets. `more` is for its environment."""
+    seed repeats depends on the order of sets."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.faults.schedule", *map(str, seeds)],
-        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0", **more},
-        stdout=subprocess.PIPE, text=True,
+        cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
 
@@ -48,11 +47,9 @@ def test_whatever_is_killed_nothing_is_lost_left_or_done_twice() -> None:
 
 
 def test_a_seed_repeats_its_schedule() -> None:
-    def once(**more: str) -> tuple[object, ...]:
-        out, _ = begin([1], **more).communicate()
+    def once() -> tuple[object, ...]:
+        out, _ = begin([1]).communicate()
         one = json.loads(out)
         return one["wrong"], one["steps"], one["now"]
 
     assert once() == once()
-    # Statements that go SQLAlchemy's whole way make the very same of it.
-    assert once() == once(FAULT_USUAL_STATEMENTS="1")
