@@ -16,9 +16,9 @@ Nothing is ended in either.
 Both take turns. What counts is the CPU time, all threads, of the process that checks: not that of
 what stands in for servers and Hub. The culler is left out where it is not there.
 
-There are two cases: a network check of four hours, where a server is asked only when its session
-has not been used for long, and one of an hour (without the culler), where the first warning comes
-an hour ahead, so that every server is asked about each minute.
+There are two cases: a network check of four hours, and one of an hour (without the culler), where
+the first warning comes after half of that, so that more servers are asked. One is asked only when
+its session has not been used for so long that the warning is near, and then each minute.
 
 With --json the last line is {"ratio": ..., "round_cpu_seconds": ..., "mean": ..., "slowest": ...,
 "asked": ..., "culler": ..., "sizes": {"2500": ..., ...}, "short": {"round_cpu_seconds": ...,
@@ -254,21 +254,18 @@ async def _rounds(
                 found.ours.append(cost)
                 found.asked.append(asked.value - before)
                 found.culler.extend([other] if other is not None else [])
-        _check(worker, size, timeout, found)
+        _check(worker, size, found)
         await worker.asker.close()
     site.store.close()
     return found
 
 
-def _check(worker: IdleWorker, size: int, timeout: float, found: Rounds) -> None:
+def _check(worker: IdleWorker, size: int, found: Rounds) -> None:
     """That this was what it says that it measures."""
     assert worker.watch is not None
     assert len(worker.watch.sessions) == size, "none was ended"
     assert not any(one.verdicts[1].ends_at is None for one in worker.watch.sessions.values())
-    asked, minutes = sum(found.asked), len(found.asked) * INTERVAL / 60
-    assert asked, "no server was asked in all rounds: time stands still"
-    if timeout == SHORT and minutes >= 2:
-        assert asked > size * (minutes - 1) / 2, "every server is asked about each minute"
+    assert sum(found.asked), "no server was asked in all rounds: time stands still"
 
 
 def _samples(lives: dict[str, Life], now: Time, seconds: float) -> list[Step]:

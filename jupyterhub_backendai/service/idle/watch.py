@@ -164,8 +164,7 @@ class Watch:
         first = earliest(watched.verdicts)
         if first is None or first.ends_at is None:
             return False
-        warned = ahead(max(self.site.idle.warnings, default=0.0), first.check.reach)
-        return first.ends_at - self.clock.now() <= warned + 2 * self.stale(watched)
+        return first.ends_at - self.clock.now() <= self._lead(watched, first.check.reach)
 
     def ask_after(self, watched: Watched) -> float:
         """Seconds after which what a session's server said is old."""
@@ -178,7 +177,13 @@ class Watch:
     def ahead(self, watched: Watched) -> float:
         """Seconds before its end from which a session's server is asked time and again: when the
         first warning comes, there is an answer or it is known that there is none."""
-        return max(self.site.idle.warnings, default=0.0) + 2 * self.stale(watched)
+        return self._lead(watched, watched.reach)
+
+    def _lead(self, watched: Watched, reach: float) -> float:
+        """Seconds before the end by a check of that reach in which it is near: from a while before
+        its owner is warned of it."""
+        first = ahead(max(self.site.idle.warnings, default=0.0), reach)
+        return first + 2 * self.stale(watched)
 
     def is_old(self, watched: Watched) -> bool:
         """Whether what a session's server said is to be asked again before it is shown."""

@@ -35,7 +35,8 @@ class Watched:
     `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
     notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
     its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
-    seconds after which its server's answer is old. `ask_at`: not before that its server is asked
+    seconds after which its server's answer is old. `reach`: seconds away that use puts its end by
+    network checks, at most. `ask_at`: not before that its server is asked
     again, if its end is not due. `slow`: its server took long the last time. `place`: where that
     is, as far as it is known. `refusal`: why it will be ended where it should be hibernated;
     `tries`: to hibernate it, that failed.
@@ -68,6 +69,7 @@ class Watched:
         self.slow = False
         self.place: Place | None = None
         self._network = tuple(check for check in checks if check.name == "network")
+        self.reach = max((check.reach for check in self._network), default=INFINITE)
         self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
         spans = (window.span for window in self.facts.windows.values())
         self._rest = min(REST, self.patience, *spans)
