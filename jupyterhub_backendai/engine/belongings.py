@@ -17,8 +17,6 @@ from traitlets.log import get_logger
 from .base import LABEL_HUB, LABEL_SESSION, EngineError
 
 GOING_AWAY = 30  # seconds for a removal that somebody else began
-
-
 PAUSED = "paused"  # the state of a container that stands still
 
 

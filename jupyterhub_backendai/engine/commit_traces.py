@@ -8,7 +8,9 @@ are synchronous.
 from __future__ import annotations
 
 import re
+import time
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +28,8 @@ LABEL_CONTAINER = "backendai.image.container"  # of the volume that says what st
 # restarted, and is still at what it was asked for.
 LABEL_WITNESS = "backendai.image.witness"
 LABEL_TAG = "backendai.image.tag"  # of the same: what Docker names what it has read
+LONGEST = 3600  # seconds that Docker is given to read a container that nobody waits for
+LOOK = 0.2  # seconds between two looks at whether it still does
 _ORDER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -84,6 +88,14 @@ class Traces:
             if found["State"].get("Paused") and witness in (found.get("ExecIDs") or ()):
                 return labels[LABEL_TAG] not in self._tags()
         return False
+
+    def outwait(self, order: str, at: Callable[[], None] = lambda: None) -> None:
+        """Until Docker is through with what it reads for an order that nobody waits for; an hour at
+        most. `at` is called before each look."""
+        until = time.monotonic() + LONGEST
+        while self.is_read(order) and time.monotonic() < until:
+            at()
+            time.sleep(LOOK)
 
     def orders_of(self, container: str) -> frozenset[str]:
         """Ids of orders that have noted that this container stands still."""

@@ -13,10 +13,10 @@ its image says of such variables that they are not set, and its history has the 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import docker
@@ -40,8 +40,6 @@ from .images import LABEL_IMAGE_ORDER, CommitOrder, CommitRefused, MadeImage
 SESSION_LABELS = (LABEL_HUB, LABEL_SESSION, LABEL_USER, LABEL_KERNEL, LABEL_CORES)
 # What each session has, and what a command may well name.
 _PLAIN = frozenset({"HOME", "PYTHONPATH", "JUPYTER_RUNTIME_DIR", "USER"})
-LONGEST = 3600  # seconds that Docker is given to read a container that nobody waits for
-LOOK = 0.2  # seconds between two looks at whether it still does
 LAYERS = 125  # that Docker lets an image have; each that is made of a session has one more
 _SECRET = 8  # characters from which a variable's value is looked for where it should not be
 
@@ -73,7 +71,7 @@ class Commit:
             # Also of an earlier one, which could not be cleaned: what it has standing still goes on
             # by itself in the midst of this one.
             for earlier in {order.id, *self.traces.orders_of(order.container)}:
-                self._outwait(earlier)
+                self.traces.outwait(earlier, partial(self.at, "waits"))
                 self.traces.clear(earlier)
             if found and not order.stay:
                 return found
@@ -103,13 +101,6 @@ class Commit:
                 "It is tried again; Docker's own log may say more."
             )
         return found
-
-    def _outwait(self, order: str) -> None:
-        """Until Docker is through with what it reads for an order that nobody waits for."""
-        until = time.monotonic() + LONGEST
-        while self.traces.is_read(order) and time.monotonic() < until:
-            self.at("waits")
-            time.sleep(LOOK)
 
     def _stands_still(self) -> bool:
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from threading import Thread
@@ -13,7 +12,7 @@ import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from .._within import within
-from . import docker_commits, registry
+from . import registry
 from .base import AgentUnreachable, EngineError, ImageMissing
 from .commit_traces import REPOSITORY, Traces, is_gone
 from .docker_commits import Commit, base_of, made_image, refusals, running
@@ -94,11 +93,8 @@ class DockerImages(Images):
         if thread is not None and thread.is_alive():
             # Nobody waits for it any more; what it has in its hands comes to its end first.
             await asyncio.get_running_loop().run_in_executor(None, thread.join, LAST_STEP)
-        until = time.monotonic() + docker_commits.LONGEST
-        while await self._call(agent, lambda client: self._traces(client).is_read(order_id)):
-            if time.monotonic() > until:
-                break
-            await asyncio.sleep(docker_commits.LOOK)
+        host = self._engine.host(agent)
+        await self._patiently(host, lambda client, _: self._traces(client).outwait(order_id))
         await self._call(agent, lambda client: self._traces(client).clear(order_id))
 
     async def leftovers(self, agent: str) -> frozenset[str]:

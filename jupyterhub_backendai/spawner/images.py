@@ -12,7 +12,7 @@ from ..engine.images import LABEL_IMAGE_HUB, LABEL_IMAGE_ID, LABEL_IMAGE_OWNER
 from ..model.catalog import Catalog, Environment
 from ..model.errors import LaunchError
 from ..model.images import CustomImage, ImageStatus, is_customized
-from ..model.resolve import SessionRequest
+from ..model.request import SessionRequest
 from ..site.runtime import Site
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ from jupyterhub_backendai.store import AgentReport
 from .stand_in import StandIn
 
 PREFIX = "/services/backendai/"
+PATIENCE = 120.0  # seconds for what takes one or two
 BACKEND = {
     "service": True,
     "environments": [
@@ -161,6 +162,14 @@ def hub_files(base: str) -> list[Any]:
         (f"{base}hub/static/(.*)", StaticFileHandler, {"path": str(files)}),
         (f"{base}hub/logo/?()", StaticFileHandler, logo),
     ]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Waits for a condition, on a slow machine too."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "it did not come to be"
+        await asyncio.sleep(0.02)
 
 
 async def until_open(started: Running) -> None:

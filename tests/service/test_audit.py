@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .running import Running, launch, running, until_open
+from .running import Running, launch, running, until, until_open
 
 SECRET = "s3cret-value"
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    for _ in range(5000):
-        if reached():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("the audit log does not have it")
 
 
 async def lines_of(path: Path, count: int) -> list[dict[str, Any]]:

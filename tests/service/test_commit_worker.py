@@ -49,8 +49,8 @@ from jupyterhub_backendai.store.image_tables import IMAGES
 
 from .image_shelf import Shelf, begin, made, running_session, shelf_of
 from .moved_time import Time
-from .running import Running, running, until_open
-from .ways import end, make_running, until
+from .running import Running, running, until, until_open
+from .ways import end, make_running
 
 DONE, FAILED, CANCELLED = CommitStatus.DONE, CommitStatus.FAILED, CommitStatus.CANCELLED
 COMMITTING, PUSHING, WAITING = CommitStatus.COMMITTING, CommitStatus.PUSHING, CommitStatus.WAITING

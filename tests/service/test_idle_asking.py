@@ -21,17 +21,11 @@ from jupyterhub_backendai.service.idle.asking import (
 )
 from jupyterhub_backendai.service.ways.tunnel import Place
 
+from .running import until
+
 KEY = "hush-hush"
 SAID = {"used": 12.5, "asked": 0.5, "uptime": 100}
 LONG = 3600.0  # seconds that no test waits for
-
-
-async def until(what: Callable[[], bool]) -> None:
-    for _ in range(20000):
-        if what():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("in vain")
 
 
 def reply(body: bytes, status: int = 200, head: str = "") -> bytes:

@@ -4,7 +4,7 @@ server that says what the test has it say, and a clock that the test moves."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +25,7 @@ from jupyterhub_backendai.site.clock import utcnow
 from jupyterhub_backendai.store import ClockRecord, Session
 
 from .moved_time import Time
-from .running import Running, launch, running, until_open
+from .running import Running, launch, running, until, until_open
 from .session_server import SessionServer, session_server
 from .ways import make_running
 
@@ -130,14 +130,6 @@ class Idle:
         self.worker.asker = Asker(HOUR)  # a machine that is slow is not a server that is silent
         self.worker.patience = HOUR
         self.service.service.idle = self.worker
-
-
-async def until(what: Callable[[], bool]) -> None:
-    for _ in range(6000):
-        if what():
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("in vain")
 
 
 @asynccontextmanager

@@ -37,9 +37,8 @@ from .image_shelf import CONTAINER, shelf_of
 from .images_made import rest
 from .moved_time import Time
 from .receivers import Hook, Mailbox, certificate, mailbox, receiver, silence
-from .running import running, until_open
+from .running import running, until, until_open
 from .test_idle_worker import HOUR, INTERVAL, Idle, idle
-from .ways import until
 
 PAGE = "https://hub.example.org/services/backendai/sessions/"
 LONG = "5m"  # for a message; no machine is that slow

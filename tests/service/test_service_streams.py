@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -19,18 +19,10 @@ from jupyterhub_backendai.service.calls import logs as logs_call
 from jupyterhub_backendai.service.logs import READERS
 from jupyterhub_backendai.store import Unavailable
 
-from .running import Running, keep_log, launch, until_open
+from .running import Running, keep_log, launch, until, until_open
 from .stand_in import own_scopes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    for _ in range(500):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("it did not come to pass in time")
 
 
 class Events:

@@ -14,9 +14,9 @@ from jupyterhub_backendai.service.ways import asking
 from jupyterhub_backendai.service.ways.asking import Busy
 from jupyterhub_backendai.service.ways.tunnel import Place
 
-from .running import launch
+from .running import launch, until
 from .session_server import KEY, item
-from .ways import ALLOWED, Open, end, make_running, opened, until
+from .ways import ALLOWED, Open, end, make_running, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,7 +14,8 @@ from tornado.httputil import HTTPHeaders
 
 from jupyterhub_backendai.service.ways.cookies import Cookies
 
-from .ways import Open, free_ports, opened, until
+from .running import until
+from .ways import Open, free_ports, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

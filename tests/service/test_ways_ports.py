@@ -19,7 +19,8 @@ from jupyterhub_backendai.service.ways.book import Book
 from jupyterhub_backendai.service.ways.ports import Ports
 from jupyterhub_backendai.store import Pool, Wanted, Way
 
-from .ways import ALLOWED, Open, end, free_ports, opened, until
+from .running import until
+from .ways import ALLOWED, Open, end, free_ports, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 COUNT = 5

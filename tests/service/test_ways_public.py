@@ -22,8 +22,9 @@ from jupyterhub_backendai.service.ways.connections import MOST, SHARE, Connectio
 from jupyterhub_backendai.service.ways.heads import Framing
 from jupyterhub_backendai.service.ways.streams import Stream
 
+from .running import until
 from .session_server import KEY, PIECE
-from .ways import Open, end, opened, until
+from .ways import Open, end, opened
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

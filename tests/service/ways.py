@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from jupyterhub_backendai.model.policy import Policies
 from jupyterhub_backendai.model.status import Phase, Status
 from jupyterhub_backendai.site.clock import utcnow
 
-from .running import Reply, Running, launch, running, until_open
+from .running import Reply, Running, launch, running, until, until_open
 from .session_server import (
     KEY,
     App,
@@ -99,15 +98,6 @@ async def opened(folder: Path, **backend: Any) -> AsyncIterator[Open]:
             item("missing", None, available=False, why="It is not in this image."),
         ]
         yield Open(service, server, app, session)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Waits for a condition, at most some seconds."""
-    for _ in range(400):
-        if condition():
-            return
-        await asyncio.sleep(0.025)
-    raise AssertionError("it did not come to be")
 
 
 def free_ports(count: int) -> list[int]:

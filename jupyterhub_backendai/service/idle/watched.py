@@ -36,10 +36,10 @@ class Watched:
     notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
     its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
     seconds after which its server's answer is old. `reach`: seconds away that use puts its end by
-    network checks, at most. `ask_at`: not before that its server is asked
-    again, if its end is not due. `slow`: its server took long the last time. `place`: where that
-    is, as far as it is known. `refusal`: why it will be ended where it should be hibernated;
-    `tries`: to hibernate it, that failed.
+    network checks, at most. `ask_at`: not before that its server is asked again, if its end is not
+    due. `slow`: its server took long the last time. `place`: where that is, as far as it is known.
+    `refusal`: why it will be ended where it should be hibernated; `tries`: to hibernate it, that
+    failed.
     """
 
     def __init__(

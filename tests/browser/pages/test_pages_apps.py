@@ -12,9 +12,9 @@ from playwright.async_api import Page, expect
 
 from jupyterhub_backendai.store import Session
 
-from ...service.running import Running, running, until_open
+from ...service.running import Running, running, until, until_open
 from ...service.session_server import KEY, SessionServer, item, session_server
-from ...service.ways import ALLOWED, free_ports, until
+from ...service.ways import ALLOWED, free_ports
 from ..chromium import Barriers
 from .conftest import Open
 from .sample import SITE, Sample

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from ...service.running import Running
-from ...service.ways import until
+from ...service.running import Running, until
 from ..chromium import Barriers
 from .conftest import Open
 from .sample import Sample
