@@ -17,7 +17,7 @@ from typing import Any
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from .freezer import thaw
+from .freezer import freeze, thaw
 from .image_config import comment
 from .images import LABEL_IMAGE_HUB, LABEL_IMAGE_ORDER
 
@@ -30,6 +30,9 @@ LABEL_WITNESS = "backendai.image.witness"
 LABEL_TAG = "backendai.image.tag"  # of the same: what Docker names what it has read
 LONGEST = 3600  # seconds that Docker is given to read a container that nobody waits for
 LOOK = 0.2  # seconds between two looks at whether it still does
+# Seconds in which what froze a container may still tell a Docker that was killed meanwhile: by
+# containerd's shim, which tries six times, each a second later than the one before.
+TOLD = 16.0
 _ORDER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -144,13 +147,25 @@ class Traces:
                 state = self.client.inspect_container(container)["State"]
                 if state.get("Paused"):
                     self.client.unpause(container)
-                elif state.get("Running"):
-                    thaw(container, int(state.get("Pid") or 0))
+                elif state.get("Running") and thaw(container, int(state.get("Pid") or 0)):
+                    self._keep_going(container)
             except NotFound:
                 continue  # its session is over
             except APIError as error:
                 if error.status_code not in {409, 500} or "not paused" not in str(error):
                     raise
+
+    def _keep_going(self, container: str) -> None:
+        """Has Docker know that a container goes on which it did not know to stand still: it may be
+        told late that it does, and then refuses all that is asked of it, also to let it go on."""
+        until = time.monotonic() + TOLD
+        while time.monotonic() < until:
+            state = self.client.inspect_container(container)["State"]
+            if state.get("Paused"):
+                if freeze(container, int(state.get("Pid") or 0)):
+                    self.client.unpause(container)
+                return
+            time.sleep(LOOK)
 
     def _noted(self, order: str) -> list[dict[str, str]]:
         """What an order has noted, as labels."""

@@ -19,7 +19,7 @@ from ..model.usage import Reading
 T = TypeVar("T")
 _START = 19  # of the fields after the name in /proc/<pid>/stat: start, in ticks since boot
 _UNIFIED = ""  # the controller's name of version 2 in /proc/<pid>/cgroup
-_CONTROLLERS = ("cpuacct", "memory", "blkio")
+_CONTROLLERS = ("cpuacct", "memory", "blkio", "freezer")
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
