@@ -8,6 +8,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +16,8 @@ from jupyterhub_backendai.scheduling.idle import Check, ahead
 from jupyterhub_backendai.service.idle.clock import Sources, SteadyClock
 from jupyterhub_backendai.service.idle.watch import Watch
 from jupyterhub_backendai.service.idle.watched import REST, Watched
-from jupyterhub_backendai.store import IdleRecord
+from jupyterhub_backendai.service.notify.subjects import Ending
+from jupyterhub_backendai.store import IdleRecord, NoticeKey
 
 from .test_idle_worker import HOUR, INTERVAL, Idle, idle, use
 
@@ -63,6 +65,69 @@ async def test_a_server_is_asked_when_the_end_comes_near(tmp_path: Path) -> None
         await one.rounds(HOUR, each=60)
         assert one.session.reason_code == "idle_network"
         assert one.server.activity["used"] <= 4 * HOUR + 120
+
+
+async def test_of_a_short_timeout_a_server_is_asked_from_the_first_half_on(tmp_path: Path) -> None:
+    async with idle(tmp_path, {"network": "1h"}, idle_warnings=["1h", "10m"]) as one:
+        one.says(used=0)
+        await one.rounds(INTERVAL)
+        asked = times_asked(one)
+        await one.rounds(23 * 60, each=60)
+        assert times_asked(one) == asked
+        await one.rounds(20 * 60, each=60)
+        assert asked + 15 <= times_asked(one) <= asked + 40, "each minute, near the first warning"
+
+
+# How long before the first warning of a lifetime it is, at most: who works is asked of once a
+# minute, and all are judged so often.
+LATE = 60 + REST + INTERVAL
+
+
+@pytest.mark.parametrize("network", ["5m", "10m", "30m", "1h", "2h"])
+async def test_who_works_all_the_time_is_warned_of_the_lifetime_in_time(
+    tmp_path: Path, network: str
+) -> None:
+    rules = {"network": network, "lifetime": "3h"}
+    async with idle(tmp_path, rules, idle_warnings=["1h", "10m"]) as one:
+        first: dict[int, float] = {}
+        while one.is_running:
+            one.says(used=0)
+            await one.rounds(INTERVAL * 2, each=INTERVAL)
+            left = began_at(one) + 3 * HOUR - now(one)
+            if not one.is_running:
+                break
+            warned = watched_of(one).warned(now(one), WARNINGS)
+            assert "lifetime" in mail_of(one) if warned else not mail_of(one)
+            if warned is not None:
+                (ends_at, verdict), count = warned
+                assert verdict.check.name == "lifetime", "who works is not warned of anything else"
+                assert abs(ends_at - now(one) - left) <= 1
+                first.setdefault(count, left)
+        assert one.session.reason_code == "idle_lifetime"
+        assert 3600 - LATE <= first[1] <= 3600
+        assert 600 - LATE <= first[2] <= 600
+
+
+def mail_of(one: Idle) -> str:
+    """What a mail would say, to whom none was sent; empty where it is not time for one."""
+    assert one.worker.watch is not None
+    site = one.service.service.parts.site
+    ending = Ending(site, one.worker.watch, watched_of(one), lambda id: f"https://hub/{id}")
+    if (due := ending.due(())) is None:
+        return ""
+    assert ending.ends_at is not None
+    message = ending.message(NoticeKey(one.id, "mail", due.warning, round(ending.ends_at)))
+    assert message is not None
+    return message.why
+
+
+def now(one: Idle) -> float:
+    assert one.worker.watch is not None
+    return one.worker.watch.clock.now()
+
+
+def began_at(one: Idle) -> float:
+    return watched_of(one).facts.started
 
 
 async def test_who_looks_is_told_of_what_was_used_since(tmp_path: Path) -> None:

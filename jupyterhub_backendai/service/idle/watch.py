@@ -13,11 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from random import Random
 
 from ...model.status import Status
 from ...model.usage import Step
-from ...scheduling.idle import Verdict, ahead, earliest
+from ...scheduling.idle import Verdict, ahead
 from ...site.runtime import Site
 from ...store import Change, IdleRecord, Session
 from .clock import Sources, SteadyClock
@@ -155,16 +156,16 @@ class Watch:
     def judge(self, watched: Watched) -> None:
         """Judges one, now."""
         now, notice = self.clock.now(), self.site.idle.notice
-        watched.judge(now, self.stale(watched), self.ahead(watched), notice)
-        if not self.is_near(watched):
+        watched.judge(now, self.stale(watched), partial(self.ahead, watched), notice)
+        if not self.near(watched):
             watched.begin_anew()
 
-    def is_near(self, watched: Watched) -> bool:
-        """Whether its owner is warned of its end, or will be in a while."""
-        first = earliest(watched.verdicts)
-        if first is None or first.ends_at is None:
-            return False
-        return first.ends_at - self.clock.now() <= self._lead(watched, first.check.reach)
+    def near(self, watched: Watched) -> list[Verdict]:
+        """The checks of whose ends its owner is warned, or will be in a while."""
+        now = self.clock.now()
+        return [
+            end.verdict for end in watched.ends if end.at - now <= self.ahead(watched, end.reach)
+        ]
 
     def ask_after(self, watched: Watched) -> float:
         """Seconds after which what a session's server said is old."""
@@ -174,14 +175,10 @@ class Watch:
         """Seconds after which what its server said says nothing any more."""
         return STALE * self.ask_after(watched) + self.interval
 
-    def ahead(self, watched: Watched) -> float:
-        """Seconds before its end from which a session's server is asked time and again: when the
-        first warning comes, there is an answer or it is known that there is none."""
-        return self._lead(watched, watched.reach)
-
-    def _lead(self, watched: Watched, reach: float) -> float:
-        """Seconds before the end by a check of that reach in which it is near: from a while before
-        its owner is warned of it."""
+    def ahead(self, watched: Watched, reach: float) -> float:
+        """Seconds before the end by a check of that reach in which it is near, and a session's
+        server is asked time and again: when the first warning of it comes, there is an answer or it
+        is known that there is none."""
         first = ahead(max(self.site.idle.warnings, default=0.0), reach)
         return first + 2 * self.stale(watched)
 
@@ -204,12 +201,13 @@ class Watch:
 
     def _asks(self, watched: Watched, now: float) -> bool:
         ends = watched.unused_until
-        if ends is None:
+        if not ends:
             return watched.ask_at <= now
-        if ends <= now <= ends + self.stale(watched):
+        if 0 <= now - min(ends)[0] <= self.stale(watched):
             return True
-        is_wanted = watched.shown or ends - now <= self.ahead(watched)
-        return is_wanted and watched.ask_at <= now
+        if watched.ask_at > now:
+            return False
+        return watched.shown or any(at - now <= self.ahead(watched, reach) for at, reach in ends)
 
     @property
     def has_news(self) -> bool:
