@@ -14,7 +14,7 @@ from pathlib import Path
 
 from traitlets.log import get_logger
 
-from .readings import Files
+from .readings import FREEZER, Files
 
 _LONGEST = 30  # seconds that containerd is given to answer
 _PROC = Path("/proc")
@@ -53,11 +53,11 @@ def _change(container: str, pid: int, still: bool) -> bool:
 
 def _switch(container: str, pid: int) -> tuple[Path, dict[bool, str]] | None:
     """The kernel's file that says whether a container stands still, and its words for that."""
-    place = Files().find(container, pid) if pid > 0 else None
+    place = Files().find(container, pid, controllers=[FREEZER]) if pid > 0 else None
     if place is None:
         return None
     # Where there are both, engines freeze by version 1.
-    if group := place.groups.get("freezer"):
+    if group := place.groups.get(FREEZER):
         return group / "freezer.state", {True: "FROZEN", False: "THAWED"}
     if group := place.groups.get(""):
         return group / "cgroup.freeze", {True: "1", False: "0"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,8 @@ from ..model.usage import Reading
 T = TypeVar("T")
 _START = 19  # of the fields after the name in /proc/<pid>/stat: start, in ticks since boot
 _UNIFIED = ""  # the controller's name of version 2 in /proc/<pid>/cgroup
-_CONTROLLERS = ("cpuacct", "memory", "blkio", "freezer")
+COUNTING = ("cpuacct", "memory", "blkio")
+FREEZER = "freezer"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
@@ -48,9 +49,16 @@ class Files:
         self._proc = proc
         self._mounts: dict[str, _Mount] | None = None
 
-    def find(self, container: str, pid: int, own_net: bool = True) -> Place | None:
+    def find(
+        self,
+        container: str,
+        pid: int,
+        own_net: bool = True,
+        controllers: Collection[str] = COUNTING,
+    ) -> Place | None:
         """Where the counters of a container are, whose first process this is; None where they
-        cannot be seen from here: this process is in a container itself, or the other one ended."""
+        cannot be seen from here: this process is in a container itself, or the other one ended.
+        `controllers`: those of version 1 that are looked for; version 2 has all in one."""
         try:
             lines = (self._proc / str(pid) / "cgroup").read_text().splitlines()
             life = self._life(pid)
@@ -64,7 +72,7 @@ class Files:
             end = path.find("/", path.find(container)) if container in path else None
             if end is None:
                 continue
-            for name in names.split(","):
+            for name in {_UNIFIED, *controllers}.intersection(names.split(",")):
                 directory = self._directory(name, path if end < 0 else path[:end])
                 if directory is not None:
                     groups[name] = directory
@@ -72,10 +80,7 @@ class Files:
 
     def read(self, place: Place) -> Reading | None:
         """The counters now; None where the process has ended."""
-        try:
-            if f"{place.pid}-{self._life(place.pid)}" != place.life:
-                return None
-        except (OSError, ValueError, IndexError):
+        if not self.lives(place):
             return None
         at = time.monotonic()
         cpu = _known(lambda: self._cpu(place))
@@ -83,6 +88,13 @@ class Files:
         net = _known(lambda: self._net(place)) or (None, None)
         memory = _known(lambda: self._memory(place))
         return Reading(at, place.life, cpu, memory, *disk, *net)
+
+    def lives(self, place: Place) -> bool:
+        """Whether the process is still the one that was found, and not a later one of its number."""
+        try:
+            return f"{place.pid}-{self._life(place.pid)}" == place.life
+        except (OSError, ValueError, IndexError):
+            return False
 
     def _life(self, pid: int) -> int:
         # A name may hold anything, brackets and spaces too; the last bracket ends it.
@@ -198,7 +210,7 @@ def _mounts(text: str) -> dict[str, _Mount]:
         if kind[0] == "cgroup2":
             found.setdefault(_UNIFIED, mount)
         else:
-            for name in set(kind[-1].split(",")).intersection(_CONTROLLERS):
+            for name in set(kind[-1].split(",")).intersection((*COUNTING, FREEZER)):
                 found.setdefault(name, mount)
     return found
 

@@ -13,7 +13,7 @@ import pytest
 from jupyterhub_backendai._within import within
 from jupyterhub_backendai.engine.docker import AgentConfig, DockerEngine
 from jupyterhub_backendai.engine.docker_readings import reading_of
-from jupyterhub_backendai.engine.readings import Files
+from jupyterhub_backendai.engine.readings import FREEZER, Files
 from jupyterhub_backendai.model.usage import Reading
 
 ID = "ab" * 32
@@ -207,6 +207,26 @@ def test_what_cannot_be_seen_from_here(machine: Machine) -> None:
     assert machine.read() is None
     machine.mounts(("cgroup2", "all/docker", "nsdelegate"), root="/docker")
     assert values(machine.read()) == WHOLE, "of a mount that begins further down"
+
+
+def test_what_only_freezes_counts_nothing(machine: Machine) -> None:
+    """Docker is asked then, and nothing is taken for unknown."""
+    path = f"/docker/{ID}"
+    machine.mounts(("cgroup", "freezer", "freezer"))
+    machine.member(f"2:freezer:{path}", "0::/")
+    machine.write(machine.groups / "freezer" / path[1:] / "freezer.state", "THAWED\n")
+    files = Files(machine.proc)
+    assert files.find(ID, PID) is None
+    place = files.find(ID, PID, controllers=[FREEZER])
+    assert place is not None
+    assert files.lives(place)
+    assert dict(place.groups) == {FREEZER: machine.groups / "freezer" / path[1:]}
+    machine.version_1(path)
+    found = Files(machine.proc).find(ID, PID)
+    assert found is not None
+    assert FREEZER not in found.groups
+    machine.life(200)
+    assert not files.lives(place)
 
 
 def test_answers_of_the_stats_api() -> None:
