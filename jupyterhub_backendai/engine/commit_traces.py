@@ -17,7 +17,8 @@ from typing import Any
 import docker
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from .freezer import freeze, thaw
+from .base import EngineError
+from .freezer import freeze, stands_still, thaw
 from .image_config import comment
 from .images import LABEL_IMAGE_HUB, LABEL_IMAGE_ORDER
 
@@ -33,6 +34,7 @@ LOOK = 0.2  # seconds between two looks at whether it still does
 # Seconds in which what froze a container may still tell a Docker that was killed meanwhile: by
 # containerd's shim, which tries six times, each a second later than the one before.
 TOLD = 16.0
+SETTLED = 10.0  # seconds in which Docker, containerd and the kernel come to say the same
 _ORDER = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -143,27 +145,61 @@ class Traces:
             container = labels.get(LABEL_CONTAINER, "")
             if not container:
                 continue
-            try:
-                state = self.client.inspect_container(container)["State"]
-                if state.get("Paused"):
-                    self.client.unpause(container)
-                elif state.get("Running") and thaw(container, int(state.get("Pid") or 0)):
+            # A container that is not there is of a session that is over.
+            with suppress(NotFound):
+                if self._set_right(container):
                     self._keep_going(container)
-            except NotFound:
-                continue  # its session is over
-            except APIError as error:
-                if error.status_code not in {409, 500} or "not paused" not in str(error):
-                    raise
+
+    def _set_right(self, container: str) -> bool:
+        """Has a container go on, and Docker know that it does, whichever of both is not so.
+
+        Whether it stood still without Docker's knowing. Raises `EngineError`, or what Docker says,
+        where it cannot be set right: then what is noted of it has to stay.
+        """
+        unknown = False
+        refused: APIError | None = None
+        until = time.monotonic() + SETTLED
+        while True:
+            state = self.client.inspect_container(container)["State"]
+            pid = int(state.get("Pid") or 0)
+            still = stands_still(container, pid)
+            if state.get("Paused"):
+                # What goes on already is not let go on; so it first stands still once more.
+                if refused and still is False:
+                    freeze(container, pid)
+                refused = self._unpause(container, still is not None)
+            elif still:
+                unknown = thaw(container, pid) or unknown
+            else:
+                return unknown
+            if time.monotonic() > until:
+                why = refused or "it has not noted that"
+                raise EngineError(
+                    f"Docker could not be told that container {container[:12]} goes on: {why}. "
+                    "Restart its session."
+                )
+            if refused:
+                time.sleep(LOOK)  # Docker may just be told, or be at it itself
+
+    def _unpause(self, container: str, seen: bool) -> APIError | None:
+        """What Docker says if it refuses. Raises that where nothing more can be done, as that is
+        not `seen` from here of which it knows nothing."""
+        try:
+            self.client.unpause(container)
+        except APIError as error:
+            # Docker's own word for what has just gone on.
+            if error.status_code in {409, 500} and (seen or "is not paused" in str(error)):
+                return error
+            raise
+        return None
 
     def _keep_going(self, container: str) -> None:
         """Has Docker know that a container goes on which it did not know to stand still: it may be
         told late that it does, and then refuses all that is asked of it, also to let it go on."""
         until = time.monotonic() + TOLD
         while time.monotonic() < until:
-            state = self.client.inspect_container(container)["State"]
-            if state.get("Paused"):
-                if freeze(container, int(state.get("Pid") or 0)):
-                    self.client.unpause(container)
+            if self.client.inspect_container(container)["State"].get("Paused"):
+                self._set_right(container)
                 return
             time.sleep(LOOK)
 

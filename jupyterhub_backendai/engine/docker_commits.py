@@ -114,7 +114,7 @@ class Commit:
             if self.traces.is_read(self.order.id):
                 return  # the connection is lost, and Docker goes on
             self.traces.clear(self.order.id, let_go)
-        except (DockerException, requests.exceptions.RequestException) as error:
+        except (DockerException, requests.exceptions.RequestException, EngineError) as error:
             log = get_logger()
             log.warning("What order %s left is removed later: %s", self.order.id, error)
 

@@ -90,7 +90,7 @@ class Files:
         return Reading(at, place.life, cpu, memory, *disk, *net)
 
     def lives(self, place: Place) -> bool:
-        """Whether the process is still the one that was found, and not a later one of its number."""
+        """Whether the process is still the one that was found, and not a later one of it."""
         try:
             return f"{place.pid}-{self._life(place.pid)}" == place.life
         except (OSError, ValueError, IndexError):

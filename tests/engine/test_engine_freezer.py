@@ -5,15 +5,19 @@ from __future__ import annotations
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import APIError
 
-from jupyterhub_backendai.engine import freezer
+from jupyterhub_backendai.engine import commit_traces, freezer
+from jupyterhub_backendai.engine.base import EngineError
 from jupyterhub_backendai.engine.commit_traces import Traces
+from jupyterhub_backendai.engine.readings import Files, Place
 
+HUB = "test-freezer"
 IMAGE = "backendai-plain:latest"
 COUNTS = "n=0; while :; do n=$((n + 1)); echo $n > /tmp/n; sleep 0.01; done"
 
@@ -46,6 +50,27 @@ class Container:
         words = ["runc", "--root", str(kept.parent), verb, self.id]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout
 
+    def containerd(self, *words: str, given: bytes = b"") -> None:
+        """Calls containerd of this container's shim."""
+        shim = freezer._shim(self.id, self.place)
+        subprocess.run(
+            ["containerd", "--address", shim["-address"], *words], input=given, check=True
+        )
+
+    def tell_docker_that_it_stands_still(self) -> None:
+        """As a shim does that could not tell it in time."""
+        of = b"\x0a" + bytes([len(self.id)]) + self.id.encode()
+        kind = b"containerd.events.TaskPaused"
+        event = b"\x0a" + bytes([len(kind)]) + kind + b"\x12" + bytes([len(of)]) + of
+        self.containerd("publish", "--namespace", "moby", "--topic", "/tasks/paused", given=event)
+        until(lambda: self.paused)
+
+    @property
+    def place(self) -> Place:
+        found = Files().find(self.id, self.pid)
+        assert found is not None
+        return found
+
     def goes_on(self) -> None:
         before = self.count
         until(lambda: self.count not in ("", before))
@@ -75,6 +100,7 @@ def container() -> Iterator[Container]:
         yield found
     finally:
         client.remove_container(made["Id"], force=True, v=True)
+        Traces(client, HUB).clear("order")  # where a test failed before
 
 
 def test_what_stands_still_goes_on(container: Container) -> None:
@@ -110,10 +136,84 @@ def test_without_containerds_program_the_kernel_is_asked(
     assert container.thaw()
     container.goes_on()
     assert container.paused
-    assert "Docker may refuse to have it stand still from now on" in caplog.text
+    [said] = [record.getMessage() for record in caplog.records]
+    assert "Docker may refuse to have it stand still from now on" in said
+    assert "Install containerd's `ctr`" in said
     assert container.freeze()
     container.client.unpause(container.id)
     container.goes_on()
+
+
+def test_the_kernel_is_told_until_it_is_so(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that just starts another one is missed now and then."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    for _ in range(200):
+        assert container.freeze()
+        file, words, _ = freezer._switch(container.id, container.pid) or pytest.fail("it is here")
+        said = file.read_text().strip()
+        assert container.thaw()
+        assert said == words[True]
+
+
+def test_a_shim_that_thinks_so_already_is_nothing_to_warn_of(
+    container: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    container.runc("pause")
+    assert container.thaw()
+    container.client.pause(container.id)
+    container.runc("resume")
+    assert container.freeze()
+    assert not caplog.records
+
+
+def test_containerd_that_refuses_is_warned_of(
+    container: Container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    ctr = tmp_path / "ctr"
+    ctr.write_text("#!/bin/sh\necho 'ctr: permission denied' >&2; exit 1\n")
+    ctr.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    container.client.pause(container.id)
+    assert container.thaw()
+    assert "ctr: permission denied" in caplog.text
+    container.goes_on()
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_what_cannot_be_changed_is_told_for_what_it_is(
+    container: Container, still: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(self: Path, text: str) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setenv("PATH", "/nowhere")
+    if not still:
+        container.client.pause(container.id)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", refused)
+        change = container.freeze if still else container.thaw
+        says = "runs, its engine" if still else "stands still, its engine"
+        with pytest.raises(EngineError, match=f"{says}.*Permission denied.*Restart its session"):
+            change()
+
+
+def test_whose_word_is_taken_for_the_shims(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = container.place
+    assert freezer._shim(container.id, place)
+    assert not freezer._shim("f" * 64, place)
+    assert not freezer._shim(container.id, replace(place, life=f"{place.pid}-1")), "a later one"
+    plain = freezer._status
+
+    def of_a_user(pid: int | str, field: str) -> list[str]:
+        return ["0", "1000", "0", "0"] if field == "Uid" else plain(pid, field)
+
+    monkeypatch.setattr(freezer, "_status", of_a_user)
+    assert not freezer._shim(container.id, place)
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["Docker never hears of it", "late"])
@@ -122,7 +222,7 @@ def test_a_docker_that_hears_late_that_a_container_stood_still(
 ) -> None:
     """As one that was killed while it paused it. `late`: it takes it for one that stands still
     after it has gone on."""
-    traces = Traces(container.client, "test-freezer")
+    traces = Traces(container.client, HUB)
     traces.begin("order", container.id)
     looks: list[bool] = []
     plain = Traces._keep_going
@@ -142,6 +242,44 @@ def test_a_docker_that_hears_late_that_a_container_stood_still(
     assert looks == [True], "it went on, and then Docker was watched"
     assert not container.paused
     container.goes_on()
+    assert not traces.orders()
+
+
+def test_docker_takes_for_standing_still_what_its_shim_has_running(container: Container) -> None:
+    """As when Docker was told late, and whoever watched for that was killed too."""
+    traces = Traces(container.client, HUB)
+    traces.begin("order", container.id)
+    container.tell_docker_that_it_stands_still()
+    with pytest.raises(APIError, match="cannot resume a running"):
+        container.client.unpause(container.id)
+    container.goes_on()
+    assert traces.clear("order")
+    assert not container.paused
+    container.goes_on()
+    assert not traces.orders()
+    container.client.pause(container.id)
+    container.client.unpause(container.id)
+
+
+@pytest.mark.parametrize("seen", [True, False], ids=["cannot be changed", "cannot be seen"])
+def test_what_cannot_be_set_right_stays_noted(
+    container: Container, seen: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    traces = Traces(container.client, HUB)
+    traces.begin("order", container.id)
+    container.tell_docker_that_it_stands_still()
+    monkeypatch.setattr(commit_traces, "SETTLED", 0)
+    with monkeypatch.context() as patch:
+        if seen:
+            patch.setattr(commit_traces, "freeze", lambda container, pid: False)
+        else:
+            patch.setattr(commit_traces, "stands_still", lambda container, pid: None)
+        with pytest.raises((EngineError, APIError)):
+            traces.clear("order")
+    assert traces.orders() == {"order"}
+    monkeypatch.undo()
+    assert traces.clear("order")
+    assert not container.paused
     assert not traces.orders()
 
 
