@@ -363,15 +363,19 @@ static double now(void) {
     return at.tv_sec + at.tv_nsec / 1e9;
 }
 
-/* Takes that long; less where a busy machine woke the program up late after the last launch, or let it wait shortly
- * before this one, so that what is launched tells of the device and not of the machine. But half of it at least, as a
- * single kernel takes time, and all of it after a pause. */
-static void work(double seconds) {
+static const double DEBT = 0.1; /* seconds: a few launches */
+
+/* Takes that long from `begun` on; less where a busy machine woke the program up late after the last launch, or let it
+ * wait by up to 20 ms between launches, so that what is launched tells of the device and not of the machine. But half
+ * of it at least, as a single kernel takes time, and all of it after a pause. A machine that stood still for long is
+ * not made up for: its debt is DEBT at most. */
+static void work(double begun, double seconds) {
     static double due, ended;
-    double begun = now();
     if (begun - ended > 0.02) due = begun;
+    if (begun - due > DEBT) due = begun - DEBT;
     due += seconds;
-    double left = due - begun > seconds / 2 ? due - begun : seconds / 2;
+    double left = due - now();
+    if (left < seconds / 2) left = seconds / 2;
     usleep((unsigned)(left * 1e6));
     ended = now();
 }
@@ -384,10 +388,11 @@ EXPORT int cuCtxSynchronize(void) {
         return faulted;
     }
     if (pending > 0) {
+        double begun = now(); /* the wait for others is the machine's, too */
         int held = lock();
         double seconds = pending / rate();
         close(held);
-        work(seconds);
+        work(begun, seconds);
         pending = 0;
     }
     return ready();
