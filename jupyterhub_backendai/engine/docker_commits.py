@@ -48,18 +48,31 @@ class Stopped(EngineError):
     """Nobody waits for the image any more."""
 
 
-class Commit:
-    """The making of one image. `stop` may be called from another thread; it ends between two
+class Stoppable:
+    """What is done step by step. `stop` may be called from another thread; it ends between two
     steps."""
 
-    def __init__(self, client: docker.APIClient, hub_id: str, order: CommitOrder) -> None:
-        self.client, self.order = client, order
-        self.traces = Traces(client, hub_id)
+    def __init__(self, what: str) -> None:
+        self._what = what
         self._stopped = threading.Event()
 
     def stop(self) -> None:
         """Has it end before its next step."""
         self._stopped.set()
+
+    def at(self, step: str) -> None:
+        """Between two steps. Raises `Stopped`."""
+        if self._stopped.is_set():
+            raise Stopped(f"{self._what} is not wanted any more ({step})")
+
+
+class Commit(Stoppable):
+    """The making of one image."""
+
+    def __init__(self, client: docker.APIClient, hub_id: str, order: CommitOrder) -> None:
+        super().__init__(f"The image {order.reference}")
+        self.client, self.order = client, order
+        self.traces = Traces(client, hub_id)
 
     def make(self) -> MadeImage:
         """See `Images.make`. What goes wrong on the way leaves nothing, unless Docker ends."""
@@ -117,11 +130,6 @@ class Commit:
         except (DockerException, requests.exceptions.RequestException, EngineError) as error:
             log = get_logger()
             log.warning("What order %s left is removed later: %s", self.order.id, error)
-
-    def at(self, step: str) -> None:
-        """Between two steps. Raises `Stopped`."""
-        if self._stopped.is_set():
-            raise Stopped(f"The image {self.order.reference} is not wanted any more ({step})")
 
     def _made(self) -> MadeImage | None:
         """The image of the reference, if this order made it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,7 +16,7 @@ from .._within import within
 from . import registry
 from .base import AgentUnreachable, EngineError, ImageMissing
 from .commit_traces import REPOSITORY, Traces, is_gone
-from .docker_commits import Commit, base_of, made_image, refusals, running
+from .docker_commits import Commit, Stoppable, base_of, made_image, refusals, running
 from .docker_room import room
 from .helper_programs import said
 from .images import (
@@ -81,7 +82,7 @@ class DockerImages(Images):
         return await self._rooms.ask(agent, agent, work)
 
     async def make(self, agent: str, order: CommitOrder) -> MadeImage:
-        def run(client: docker.APIClient, begun: Callable[[Commit], None]) -> MadeImage:
+        def run(client: docker.APIClient, begun: Callable[[Stoppable], None]) -> MadeImage:
             commit = Commit(client, self._engine.hub_id, order)
             begun(commit)
             return commit.make()
@@ -94,7 +95,15 @@ class DockerImages(Images):
             # Nobody waits for it any more; what it has in its hands comes to its end first.
             await asyncio.get_running_loop().run_in_executor(None, thread.join, LAST_STEP)
         host = self._engine.host(agent)
-        await self._patiently(host, lambda client, _: self._traces(client).outwait(order_id))
+
+        def outwait(client: docker.APIClient, begun: Callable[[Stoppable], None]) -> None:
+            wait = Stoppable(f"What the image {order_id} left")
+            begun(wait)
+            self._traces(client).outwait(order_id, partial(wait.at, "waits"))
+
+        # Mostly it is not, and then nobody needs a thread and a connection of its own.
+        if await self._call(agent, lambda client: self._traces(client).is_read(order_id)):
+            await self._patiently(host, outwait, limit=None)
         await self._call(agent, lambda client: self._traces(client).clear(order_id))
 
     async def leftovers(self, agent: str) -> frozenset[str]:
@@ -188,16 +197,22 @@ class DockerImages(Images):
     async def _patiently(
         self,
         host: DockerHost,
-        function: Callable[[docker.APIClient, Callable[[Commit], None]], T],
+        function: Callable[[docker.APIClient, Callable[[Stoppable], None]], T],
         order: str = "",
-        limit: float = LONGEST,
+        limit: float | None = LONGEST,
     ) -> T:
         """`function(client, begun)` in a thread of its own, for as long as it takes: it keeps no
         short call waiting, and does not hold up the end of this process. `begun` takes what is to
-        be stopped when nobody waits for it any more; `limit`: seconds that Docker may be silent."""
+        be stopped when nobody waits for it any more; `limit`: seconds that Docker may be silent,
+        None as in a short call."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
-        begun: list[Commit] = []
+        under_way: list[Stoppable] = []
+
+        def begun(one: Stoppable) -> None:
+            under_way.append(one)
+            if result.cancelled():  # before there was anything to be stopped
+                one.stop()
 
         def tell(call: Callable[[Any], None], what: Any) -> None:
             def set_it() -> None:
@@ -212,9 +227,9 @@ class DockerImages(Images):
         def run() -> None:
             try:
                 with host.answering(), refusals():
-                    client = host.new_client(timeout=limit)
+                    client = host.new_client(**({} if limit is None else {"timeout": limit}))
                     try:
-                        tell(result.set_result, function(client, begun.append))
+                        tell(result.set_result, function(client, begun))
                     finally:
                         client.close()
             except BaseException as error:
@@ -228,6 +243,6 @@ class DockerImages(Images):
         try:
             return await result
         except asyncio.CancelledError:
-            for commit in begun:
-                commit.stop()
+            for one in under_way:
+                one.stop()
             raise
