@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -22,6 +23,7 @@ from jupyterhub_backendai.engine import docker_commits
 from jupyterhub_backendai.engine.base import AgentUnreachable, EngineError
 from jupyterhub_backendai.engine.docker import DockerHost
 from jupyterhub_backendai.engine.docker_commits import Commit
+from jupyterhub_backendai.engine.freezer import stands_still
 from jupyterhub_backendai.engine.images import LABEL_IMAGE_ORDER, CommitRefused, MadeImage
 from tests.hub.second_engine import SecondEngine, missing
 
@@ -40,9 +42,33 @@ RESTING = [*CUTS, *((way, "paused") for way in STEPS)]  # where the session is t
 BIG = 400 * 1024**2  # bytes that a commit reads long enough to be killed meanwhile
 
 
+# It has frozen the container, and for as long as it does not end Docker cannot note that.
+HELD = """#!/bin/sh
+case " $* " in
+*" pause "*) runc "$@" || exit; while [ -e "$0.hold" ]; do sleep 0.01; done ;;
+*) exec runc "$@" ;;
+esac
+"""
+
+
+def held_runc(folder: Path) -> Path:
+    """A runc that does not come back from a pause while there is a file of its name and `.hold`."""
+    program = folder / "held-runc"
+    program.write_text(HELD)
+    program.chmod(0o755)
+    return program
+
+
+def hold_of(daemon: SecondEngine) -> Path:
+    """That file."""
+    return daemon.run / "held-runc.hold"
+
+
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
-    daemon = SecondEngine(tmp_path_factory.mktemp("engine"), place=1)
+    run = tmp_path_factory.mktemp("engine")
+    held = {"runtimes": {"held": {"path": str(held_runc(run))}}, "default-runtime": "held"}
+    daemon = SecondEngine(run, place=1, **held)
     try:
         daemon.start()
         build_tiny(daemon.client().api, BASE, tmp_path_factory.mktemp("tiny"))
@@ -60,6 +86,7 @@ async def made(daemon: SecondEngine) -> AsyncIterator[Committed]:
         await asyncio.to_thread(made.start, "/wait")
         yield made
     finally:
+        hold_of(daemon).unlink(missing_ok=True)  # of a test that failed
         await made.end()
 
 
@@ -192,28 +219,30 @@ def unfinished(daemon: SecondEngine) -> set[Path]:
 
 
 def frozen(made: Committed) -> Callable[[], bool]:
-    """Asks whether the kernel keeps it from running, by what runc writes: cgroups of version 1
-    where there are any, and else of version 2."""
-    pid = made.docker.inspect_container(made.container)["State"]["Pid"]
-    groups = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
-    [place, *_] = [line for line in groups if ":freezer:" in line] or groups
-    _, name, path = place.split(":", 2)
-    folder, file = ("freezer", "freezer.state") if name else ("", "cgroup.freeze")
-    kept = Path("/sys/fs/cgroup", folder, path.lstrip("/"), file)
-    return lambda: kept.read_text().strip() in {"FROZEN", "1"}
+    """Asks whether the kernel keeps it from running."""
+    pid = int(made.docker.inspect_container(made.container)["State"]["Pid"])
+    return lambda: bool(stands_still(made.container, pid))
+
+
+def noted(daemon: SecondEngine, made: Committed) -> bool:
+    """Whether Docker has written down that it stands still."""
+    file = daemon.kept / "data/containers" / made.container / "config.v2.json"
+    return bool(json.loads(file.read_text())["State"]["Paused"])
 
 
 @pytest.mark.parametrize("stay", [False, True])
-@pytest.mark.parametrize("moment", ["frozen", "paused", "a little later"])
+@pytest.mark.parametrize("moment", ["not noted", "frozen", "paused", "a little later"])
 async def test_killed_while_it_reads_the_files(
     made: Committed, daemon: SecondEngine, moment: str, stay: bool
 ) -> None:
     write(made, b"first file" + bytes(BIG))
     order, earlier = made.order(stay=stay), unfinished(daemon)
+    hold, still = hold_of(daemon), frozen(made)
+    if moment == "not noted":
+        hold.touch()
     task = asyncio.create_task(ended(made.images.make(AGENT, order)))
-    if moment == "frozen":
+    if moment in {"not noted", "frozen"}:
         # By the kernel; Docker, which is killed at once, has rarely noted it by then.
-        still = frozen(made)
         await until(lambda: still() or task.done())
     else:
         await until(lambda: made.paused() or task.done())
@@ -225,6 +254,8 @@ async def test_killed_while_it_reads_the_files(
     daemon.kill()
     assert not task.done()
     await task
+    assert moment != "not noted" or (still() and not noted(daemon, made))
+    hold.unlink(missing_ok=True)
     await asyncio.to_thread(daemon.start)
     assert await made.images.leftovers(AGENT) == {order.id}
     await put_right(made, order.id)

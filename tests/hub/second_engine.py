@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import json
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import zlib
 from pathlib import Path
+from typing import Any
 
 import docker
 
@@ -27,8 +29,9 @@ class SecondEngine:
     each other's rules, and sessions need no more than this machine itself.
     """
 
-    def __init__(self, run_directory: Path, place: int = 0) -> None:
-        """`place`: a number of its own for each file of tests that may run beside others."""
+    def __init__(self, run_directory: Path, place: int = 0, **settings: Any) -> None:
+        """`place`: a number of its own for each file of tests that may run beside others.
+        `settings`: what is in the daemon's configuration file."""
         self.kept = KEPT if place == 0 else KEPT.with_name(f"{KEPT.name}-{place}")
         number = zlib.crc32(bytes(KEPT)) + place
         self.bridge = f"bk{number % 2**32:08x}"
@@ -38,6 +41,7 @@ class SecondEngine:
         self.run = run_directory
         self.socket = f"unix://{self.run}/docker.sock"
         self.process: subprocess.Popen[bytes] | None = None
+        self.settings = settings
         self.kept.mkdir(parents=True, exist_ok=True)
 
     def start(self, wait: bool = True) -> SecondEngine:
@@ -47,12 +51,12 @@ class SecondEngine:
             ip("link", "add", self.bridge, "type", "bridge")
             ip("address", "add", self.prefix, "dev", self.bridge)
         ip("link", "set", self.bridge, "up")
-        nothing = self.run / "daemon.json"
-        nothing.write_text("{}")
+        settings = self.run / "daemon.json"
+        settings.write_text(json.dumps(self.settings))
         with open(self.run / "dockerd.log", "ab") as log:
             self.process = subprocess.Popen(
                 [
-                    "dockerd", "--config-file", nothing, "--host", self.socket,
+                    "dockerd", "--config-file", settings, "--host", self.socket,
                     "--data-root", self.kept / "data", "--exec-root", self.run / "exec",
                     "--pidfile", self.kept / "pid", "--group", str(os.getgid()),
                     "--bridge", self.bridge, "--iptables=false", "--ip-masq=false",
