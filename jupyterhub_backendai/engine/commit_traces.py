@@ -156,28 +156,29 @@ class Traces:
         Whether it stood still without Docker's knowing. Raises `EngineError`, or what Docker says,
         where it cannot be set right: then what is noted of it has to stay.
         """
-        unknown = False
+        unknown = late = False
         refused: APIError | None = None
         until = time.monotonic() + SETTLED
         while True:
             state = self.client.inspect_container(container)["State"]
             pid = int(state.get("Pid") or 0)
             still = stands_still(container, pid)
-            if state.get("Paused"):
-                # What goes on already is not let go on; so it first stands still once more.
-                if refused and still is False:
-                    freeze(container, pid)
-                refused = self._unpause(container, still is not None)
-            elif still:
-                unknown = thaw(container, pid) or unknown
-            else:
+            if not state.get("Paused") and not still:
                 return unknown
-            if time.monotonic() > until:
+            if late:
                 why = refused or "it has not noted that"
                 raise EngineError(
                     f"Docker could not be told that container {container[:12]} goes on: {why}. "
                     "Restart its session."
                 )
+            if state.get("Paused"):
+                # What goes on already is not let go on; so it first stands still once more.
+                if refused and still is False:
+                    freeze(container, pid)
+                refused = self._unpause(container, still is not None)
+            else:
+                unknown = thaw(container, pid) or unknown
+            late = time.monotonic() > until
             if refused:
                 time.sleep(LOOK)  # Docker may just be told, or be at it itself
 
