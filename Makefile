@@ -42,7 +42,7 @@ else
 	@$(VENV)/bin/python -m pytest $(WORKERS) --ignore=tests/browser
 # Alone: a container that comes or goes changes the network, and Chromium drops what it loads then.
 	@$(VENV)/bin/python -m pytest tests/browser/walk
-	@$(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/browser/pages tests/browser/ui tests/browser/terminal
+	@$(setup)/own-network.sh $(VENV)/bin/python -m pytest -n 2 --dist loadfile tests/browser/pages tests/browser/ui tests/browser/terminal
 endif
 
 .PHONY: check

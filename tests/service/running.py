@@ -174,11 +174,10 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def until_open(started: Running) -> None:
     """Until the service answers that it works."""
-    for _ in range(200):
-        if (await started.call("GET", "health")).status == 200:
-            return
+    deadline = asyncio.get_running_loop().time() + PATIENCE
+    while (await started.call("GET", "health")).status != 200:
+        assert asyncio.get_running_loop().time() < deadline, "the service did not open"
         await asyncio.sleep(0.05)
-    raise AssertionError("the service did not open")
 
 
 async def launch(started: Running, who: str, body: dict[str, Any]) -> dict[str, Any]:

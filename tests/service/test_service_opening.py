@@ -15,7 +15,7 @@ from jupyterhub_backendai.model.errors import ConfigurationError
 from jupyterhub_backendai.service import handover, parts
 from jupyterhub_backendai.service.listening import listen
 
-from .running import Running, running, until_open
+from .running import Running, running, until, until_open
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,12 +48,11 @@ async def test_a_wrong_configuration_is_told_and_mended(
 
 
 async def until_problem(service: Running) -> None:
-    for _ in range(200):
+    def is_told() -> bool:
         problem = service.service.parts.problem
-        if problem is not None and problem.code == "not_working":
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("nothing was wrong")
+        return problem is not None and problem.code == "not_working"
+
+    await until(is_told)
 
 
 async def test_the_hub_is_away(service: Running) -> None:
