@@ -121,18 +121,6 @@ async def test_it_is_told_when_its_end_is_near_and_no_sooner(tmp_path: Path) -> 
         assert said["ending"]["warning"] == 2
 
 
-async def test_who_works_is_told_of_the_end_that_comes_whatever_is_done(tmp_path: Path) -> None:
-    async with told(tmp_path, {"lifetime": "2h", "network": "5m"}) as one:
-        first: dict[int, float] = {}
-        while one.idle.is_running:
-            one.idle.says(used=0)
-            for said in await one.once(30):
-                assert said["ending"]["why"] == "Its lifetime of 2 hours is over then."
-                first.setdefault(said["ending"]["warning"], said["ending"]["left"])
-        assert 3600 - 150 <= first[1] <= 3600
-        assert 600 - 150 <= first[2] <= 600
-
-
 async def test_it_is_told_that_it_will_be_hibernated_and_what_is_kept(tmp_path: Path) -> None:
     async with told(tmp_path, {"network": "30m", "then": "hibernate"}, **KEEP) as one:
         one.idle.says(used=1000)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from jupyterhub_backendai.scheduling.idle import Check, ahead
 from jupyterhub_backendai.service.idle.clock import Sources, SteadyClock
+from jupyterhub_backendai.service.idle.views import warnings_due
 from jupyterhub_backendai.service.idle.watch import Watch
 from jupyterhub_backendai.service.idle.watched import REST, Watched
-from jupyterhub_backendai.service.notify.subjects import Ending
-from jupyterhub_backendai.store import IdleRecord, NoticeKey
+from jupyterhub_backendai.store import IdleRecord
 
 from .test_idle_worker import HOUR, INTERVAL, Idle, idle, use
 
@@ -78,47 +78,33 @@ async def test_of_a_short_timeout_a_server_is_asked_from_the_first_half_on(tmp_p
         assert asked + 15 <= times_asked(one) <= asked + 40, "each minute, near the first warning"
 
 
-# How long before the first warning of a lifetime it is, at most: who works is asked of once a
-# minute, and all are judged so often.
+# How much later than it is due a warning may come: servers are asked once a minute, and sessions
+# judged so often.
 LATE = 60 + REST + INTERVAL
 
 
-@pytest.mark.parametrize("network", ["5m", "10m", "30m", "1h", "2h"])
+@pytest.mark.parametrize(("network", "first"), [("30m", 1800), ("1h", 3600), ("2h", 3600)])
 async def test_who_works_all_the_time_is_warned_of_the_lifetime_in_time(
-    tmp_path: Path, network: str
+    tmp_path: Path, network: str, first: float
 ) -> None:
     rules = {"network": network, "lifetime": "3h"}
     async with idle(tmp_path, rules, idle_warnings=["1h", "10m"]) as one:
-        first: dict[int, float] = {}
+        warned: dict[int, float] = {}
         while one.is_running:
             one.says(used=0)
             await one.rounds(INTERVAL * 2, each=INTERVAL)
-            left = began_at(one) + 3 * HOUR - now(one)
             if not one.is_running:
                 break
-            warned = watched_of(one).warned(now(one), WARNINGS)
-            assert "lifetime" in mail_of(one) if warned else not mail_of(one)
-            if warned is not None:
-                (ends_at, verdict), count = warned
-                assert verdict.check.name == "lifetime", "who works is not warned of anything else"
-                assert abs(ends_at - now(one) - left) <= 1
-                first.setdefault(count, left)
+            left = began_at(one) + 3 * HOUR - now(one)
+            site = one.service.service.parts.site
+            if count := warnings_due(site, watched_of(one), now(one)):
+                end = left_by_rounds(one)
+                assert end is not None
+                assert abs(end - left) <= 1, "who works is not warned of anything else"
+                warned.setdefault(count, left)
         assert one.session.reason_code == "idle_lifetime"
-        assert 3600 - LATE <= first[1] <= 3600
-        assert 600 - LATE <= first[2] <= 600
-
-
-def mail_of(one: Idle) -> str:
-    """What a mail would say, to whom none was sent; empty where it is not time for one."""
-    assert one.worker.watch is not None
-    site = one.service.service.parts.site
-    ending = Ending(site, one.worker.watch, watched_of(one), lambda id: f"https://hub/{id}")
-    if (due := ending.due(())) is None:
-        return ""
-    assert ending.ends_at is not None
-    message = ending.message(NoticeKey(one.id, "mail", due.warning, round(ending.ends_at)))
-    assert message is not None
-    return message.why
+        assert first - LATE <= warned[1] <= first
+        assert 600 - LATE <= warned[2] <= 600
 
 
 def now(one: Idle) -> float:

@@ -30,11 +30,7 @@ class Rest:
         """Asks of all that are to be hibernated soon whether their owners may have one more, before
         anybody is warned that they will be. Raises `Unavailable`."""
         now, notice = watch.clock.now(), self.site.idle.notice
-        soon = [
-            one
-            for one in watch.sessions.values()
-            if one.may_rest and any(verdict.check.rests for verdict in watch.near(one))
-        ]
+        soon = [one for one in watch.sessions.values() if one.is_to_rest and watch.is_near(one)]
         if not soon:
             return
         resting = await self.site.db(self.site.store.resting)

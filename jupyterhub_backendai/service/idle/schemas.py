@@ -63,7 +63,7 @@ class IdleView(Part):
         description="Why it is not hibernated where it should be, for its owner to read; empty "
         "where it is, or where nothing would have it hibernated."
     )
-    warn: bool = Field(description="Whether its owner is to be warned of an end.")
+    warn: bool = Field(description="Whether its owner is to be warned: the end is near.")
     kept_until: datetime | None
     keep: KeepView | None = Field(description="Null: it may not be kept.")
     checks: list[CheckView]

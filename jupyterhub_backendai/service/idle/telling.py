@@ -21,12 +21,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ...model.errors import RequestError
 from ...model.moments import limit_words
+from ...scheduling.idle import earliest
 from ...site.runtime import Site
 from ...store import NotFound
 from ..ways import tunnel
 from ..ways.tunnel import Place, Unreachable
 from .keeping import keep
-from .views import keeps_for
+from .views import keeps_for, warnings_due
 from .watch import Watch
 from .watched import Watched
 from .words import fate, instead, kept_in_short, reason_ahead
@@ -103,15 +104,14 @@ class Teller:
         self._made = None
 
     def _due(self, watch: Watch) -> Iterator[Watched]:
-        warnings, now = self.site.idle.warnings, watch.clock.now()
-        first = max(warnings, default=0.0)
+        ahead, now = max(self.site.idle.warnings, default=0.0), watch.clock.now()
         for id in self._told.keys() - watch.sessions.keys():
             del self._told[id]
         for id, one in watch.sessions.items():
             warned = (
                 one.ends_at is not None
-                and one.ends_at - now <= first
-                and one.warned(now, warnings) is not None
+                and one.ends_at - now <= ahead
+                and warnings_due(self.site, one, now) > 0
             )
             told = self._told.get(id)
             if told is None:
@@ -155,19 +155,18 @@ class Teller:
 
     def _ending(self, one: Watched, now: float) -> dict[str, Any] | None:
         """What its server is told; None where its owner is not to be warned."""
-        warned = one.warned(now, self.site.idle.warnings)
-        if warned is None:
+        first, ends_at = earliest(one.verdicts), one.ends_at
+        if first is None or ends_at is None:
             return None
-        (ends_at, first), warning = warned
-        most = keeps_for(self.site, one, now)
+        warning, most = warnings_due(self.site, one, now), keeps_for(self.site, one, now)
         why = f"{reason_ahead(first, one.why_not)} {instead(first.check, one.why_not)}".rstrip()
-        if first.check.rests and one.why_not:
+        if warning and first.check.rests and one.why_not:
             warning += 1  # it is news to who was told that it is hibernated, and put that away
         return {
             "left": ends_at - now, "warning": warning, "fate": fate(first.check, one.why_not),
             "stays": kept_in_short(first.check, one.why_not), "why": why,
             "keep": limit_words(most) if most else "",
-        }  # fmt: skip
+        } if warning else None  # fmt: skip
 
     async def _put(self, place: Place, ending: Any, answer: Any) -> Reply | None:
         said = {"ending": ending, "answer": answer}

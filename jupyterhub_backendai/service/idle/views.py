@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...scheduling.idle import Check, Verdict, earliest
+from ...scheduling.idle import Check, Verdict, ahead, earliest
 from ...site.runtime import Site
 from .schemas import CheckView, IdleView, KeepView, Level, MetricView
 from .watch import Watch
@@ -57,11 +57,20 @@ def view_of(site: Site, watch: Watch, watched: Watched) -> IdleView:
         by=None if ends is None or first is None else first.check.name,
         then=None if ends is None or first is None else fate(first.check, watched.why_not),
         why_not=watched.why_not if first is not None and first.check.rests else "",
-        warn=watched.warned(now, site.idle.warnings) is not None,
+        warn=warnings_due(site, watched, now) > 0,
         kept_until=None if kept is None or kept <= now else watch.told(kept),
         keep=keep_view(site, watched, now),
         checks=[_check(watch, watched, one, now) for one in watched.verdicts],
     )
+
+
+def warnings_due(site: Site, watched: Watched, now: float) -> int:
+    """How many of the site's warnings it is time for, of the end of this session."""
+    first = earliest(watched.verdicts)
+    if watched.ends_at is None or first is None:
+        return 0
+    left, reach = watched.ends_at - now, first.check.reach
+    return sum(left <= ahead(warning, reach) for warning in site.idle.warnings)
 
 
 def keep_view(site: Site, watched: Watched, now: float) -> KeepView | None:

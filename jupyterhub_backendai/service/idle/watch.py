@@ -18,7 +18,7 @@ from random import Random
 
 from ...model.status import Status
 from ...model.usage import Step
-from ...scheduling.idle import Verdict, ahead
+from ...scheduling.idle import Verdict, ahead, earliest
 from ...site.runtime import Site
 from ...store import Change, IdleRecord, Session
 from .clock import Sources, SteadyClock
@@ -157,15 +157,15 @@ class Watch:
         """Judges one, now."""
         now, notice = self.clock.now(), self.site.idle.notice
         watched.judge(now, self.stale(watched), partial(self.ahead, watched), notice)
-        if not self.near(watched):
+        if not self.is_near(watched):
             watched.begin_anew()
 
-    def near(self, watched: Watched) -> list[Verdict]:
-        """The checks of whose ends its owner is warned, or will be in a while."""
-        now = self.clock.now()
-        return [
-            end.verdict for end in watched.ends if end.at - now <= self.ahead(watched, end.reach)
-        ]
+    def is_near(self, watched: Watched) -> bool:
+        """Whether its owner is warned of its end, or will be in a while."""
+        first = earliest(watched.verdicts)
+        if first is None or first.ends_at is None:
+            return False
+        return first.ends_at - self.clock.now() <= self.ahead(watched, first.check.reach)
 
     def ask_after(self, watched: Watched) -> float:
         """Seconds after which what a session's server said is old."""
@@ -203,10 +203,13 @@ class Watch:
         ends = watched.unused_until
         if not ends:
             return watched.ask_at <= now
-        if 0 <= now - min(ends)[0] <= self.stale(watched):
+        first, _ = min(ends)
+        if 0 <= now - first <= self.stale(watched):
             return True
         if watched.ask_at > now:
             return False
+        # People are warned of the first end only: it may be another one if this is put off by now.
+        ends += (end for end in watched.other_ends if end[0] >= first)
         return watched.shown or any(at - now <= self.ahead(watched, reach) for at, reach in ends)
 
     @property

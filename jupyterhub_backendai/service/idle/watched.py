@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
 
 from ...model.status import Status
 from ...model.usage import Step, percent
@@ -30,28 +29,16 @@ LEAST = 60.0  # seconds; to be kept for less is not worth a word
 REST = 60.0  # seconds between two judgements, at most, of a session whose end is not near
 
 
-class End(NamedTuple):
-    """An end by a check, as people are told it: none comes sooner than what was told."""
-
-    at: float
-    verdict: Verdict
-
-    @property
-    def reach(self) -> float:
-        """See `Check.reach`."""
-        return self.verdict.check.reach
-
-
 class Watched:
     """What is known of a session, what its checks say, and when it is to be ended.
 
     `ends_at`: what people are told; None where no end is in sight. It never comes nearer than the
     notice that the site gives, however suddenly a check turns. `shown`: somebody was shown it since
     its server was asked. `judge_at`: when it is to be judged again, at the latest. `patience`:
-    seconds after which its server's answer is old. `may_rest`: whether a check would have it
-    hibernated. `ask_at`: not before that its server is asked again, if its end is not due. `slow`:
-    its server took long the last time. `place`: where that is, as far as it is known. `refusal`:
-    why it will be ended where it should be hibernated; `tries`: to hibernate it, that failed.
+    seconds after which its server's answer is old. `ask_at`: not before that its server is asked
+    again, if its end is not due. `slow`: its server took long the last time. `place`: where that
+    is, as far as it is known. `refusal`: why it will be ended where it should be hibernated;
+    `tries`: to hibernate it, that failed.
     """
 
     def __init__(
@@ -81,7 +68,6 @@ class Watched:
         self.slow = False
         self.place: Place | None = None
         self._network = tuple(check for check in checks if check.name == "network")
-        self.may_rest = any(check.rests for check in checks)
         self.patience = min((check.limit for check in self._network), default=INFINITE) / 4
         spans = (window.span for window in self.facts.windows.values())
         self._rest = min(REST, self.patience, *spans)
@@ -103,6 +89,14 @@ class Watched:
         its reach; none where that never said."""
         ends = ((unused_until(one, self.facts), one.reach) for one in self._network)
         return [(at, reach) for at, reach in ends if at is not None]
+
+    @property
+    def other_ends(self) -> list[tuple[float, float]]:
+        """When other checks than those end it, each with its reach."""
+        ends = ((one.ends_at, one.check) for one in self.verdicts)
+        return [
+            (at, check.reach) for at, check in ends if at is not None and check.name != "network"
+        ]
 
     @property
     def record(self) -> IdleRecord:
@@ -154,12 +148,14 @@ class Watched:
             self.judge_at = now
 
     def warn_late(self, since: float, now: float, notice: float) -> None:
-        """Has its ends leave the notice once more, if the last warning of one fell into a time
-        since `since` in which nobody was warned."""
-        for end in self.ends:
-            lead = ahead(notice, end.reach)
-            if since < end.at - lead < now:
-                self.ends_at = max(self.ends_at or 0.0, now + lead)
+        """Has its end leave the notice once more, if the last warning fell into a time since
+        `since` in which nobody was warned."""
+        first = earliest(self.verdicts)
+        if first is None or self.ends_at is None:
+            return
+        lead = ahead(notice, first.check.reach)
+        if self.ends_at - lead > since:
+            self.ends_at = max(self.ends_at, now + lead)
 
     @property
     def why_not(self) -> str:
@@ -167,24 +163,10 @@ class Watched:
         return "" if self.refusal is None else self.refusal.why
 
     @property
-    def ends(self) -> list[End]:
-        """All ends by its checks, as people are told them, the first one first."""
-        told = self.ends_at
-        if told is None:
-            return []
-        ending = [(at, one) for one in self.verdicts if (at := one.ends_at) is not None]
-        return [End(max(at, told), one) for at, one in sorted(ending, key=lambda pair: pair[0])]
-
-    def warned(self, now: float, warnings: Iterable[float]) -> tuple[End, int] | None:
-        """The end that its owner is to be warned of, and how many of these warnings it is time for.
-
-        Of all ends of which it is time for one the first, which need not be the first end: that of
-        a network check is put off by whoever works until then, who is to hear of the others.
-        """
-        for end in self.ends:
-            if count := sum(end.at - now <= ahead(one, end.reach) for one in warnings):
-                return end, count
-        return None
+    def is_to_rest(self) -> bool:
+        """Whether the check that ends it first would have it hibernated."""
+        first = earliest(self.verdicts)
+        return first is not None and first.check.rests
 
     def refuse(self, why: str, now: float, notice: float, tried: bool) -> bool:
         """It cannot be hibernated, and will be ended. Whether that has to wait: its owner is told
@@ -193,12 +175,11 @@ class Watched:
             if tried or not self.refusal.tried:
                 self.refusal = Refusal(why, tried, self.refusal.not_before)
         else:
-            rests = (end.at for end in self.ends if end.verdict.check.rests)
-            ends, not_before = min(rests, default=now), 0.0
+            ends, not_before = now if self.ends_at is None else self.ends_at, 0.0
             if notice > 0 and ends - now < notice:
                 not_before = max(ends, now) + max(notice, LEAST_PUT_OFF)
             self.refusal = Refusal(why, tried, not_before)
-            self.ends_at, self.judge_at = max(self.ends_at or ends, not_before), -INFINITE
+            self.ends_at, self.judge_at = max(ends, not_before), -INFINITE
         return now < self.refusal.not_before
 
     def allow(self, tried: bool) -> None:

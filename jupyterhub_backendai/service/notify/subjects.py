@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection
 from typing import Protocol
 
 from ...model.hibernation import DROP_WARNINGS, Hibernation
+from ...scheduling.idle import earliest
 from ...site.runtime import Site
 from ...store import Notice, NoticeKey
 from ..dropping import Drops
 from ..idle.views import keeps_for
 from ..idle.watch import Watch
-from ..idle.watched import End, Watched
+from ..idle.watched import Watched
 from ..idle.words import fate, reason_ahead, what_stays
 from .message import Message
 from .rule import Due, due
@@ -63,36 +64,30 @@ class Ending:
 
     @property
     def ends_at(self) -> float | None:
-        warned = self._warned
-        return None if warned is None else warned.at
+        return self._watched.ends_at
 
     def look(self) -> None:
         self._watch.judge(self._watched)
 
     def due(self, notices: Collection[Notice]) -> Due | None:
-        end, now = self._warned, self._watch.clock.now()
-        if end is None or not self._is_there:
+        first, now = earliest(self._watched.verdicts), self._watch.clock.now()
+        if self.ends_at is None or first is None or not self._is_there:
             return None
-        return due(self._site.idle.warnings, end.at, end.reach, now, notices)
+        warnings = self._site.idle.warnings
+        return due(warnings, self.ends_at, first.check.reach, now, notices)
 
     def message(self, key: NoticeKey) -> Message | None:
         watch, watched = self._watch, self._watched
-        end, again, now = self._warned, self.due(()), watch.clock.now()
-        if end is None or again is None or again.warning != key.warning:
+        first, ends_at, now = earliest(watched.verdicts), watched.ends_at, watch.clock.now()
+        again = self.due(())
+        if ends_at is None or first is None or again is None or again.warning != key.warning:
             return None
-        ends_at, first = end
         return Message(
             key, watched.session.name, watched.session.owner, watch.told(ends_at), ends_at - now,
             first.check.name, reason_ahead(first, watched.why_not),
             keeps_for(self._site, watched, now), self._page_of(key.session_id),
             fate(first.check, watched.why_not), what_stays(first.check, watched.why_not),
         )  # fmt: skip
-
-    @property
-    def _warned(self) -> End | None:
-        """The end that it is time to warn of."""
-        warned = self._watched.warned(self._watch.clock.now(), self._site.idle.warnings)
-        return None if warned is None else warned[0]
 
     @property
     def _is_there(self) -> bool:

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from ...scheduling.idle import earliest
 from ...store import Session
 from ..auth import START
 from ..base import Refused
 from ..calls.sessions import find
 from ..idle.keeping import keep
-from ..idle.views import keeps_for, view_of
+from ..idle.views import keeps_for, view_of, warnings_due
 from ..idle.words import METRIC_TITLES, TITLES, fate, number, reason_ahead, what_stays
 from .base import Page
 from .words import said_to
@@ -43,10 +44,13 @@ def warnings_of(service: Service, owner: str) -> Iterator[Warned]:
     if watch is None:
         return
     site = service.parts.site
-    now = watch.clock.now()
-    mine = [one for one in watch.sessions.values() if one.session.owner == owner]
-    warned = [(found[0], one) for one in mine if (found := one.warned(now, site.idle.warnings))]
-    for (ends_at, first), one in sorted(warned, key=lambda pair: pair[0].at):
+    ahead, now = max(site.idle.warnings, default=0.0), watch.clock.now()
+    mine = (one for one in watch.sessions.values() if one.session.owner == owner)
+    ending = [(one.ends_at, one) for one in mine if one.ends_at is not None]
+    for ends_at, one in sorted(ending, key=lambda pair: pair[0]):
+        first = earliest(one.verdicts)
+        if ends_at - now > ahead or first is None or not warnings_due(site, one, now):
+            continue
         yield Warned(
             one.session.id, one.session.name, watch.told(ends_at), reason_ahead(first, one.why_not),
             keeps_for(site, one, now),
