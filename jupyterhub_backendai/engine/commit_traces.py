@@ -156,7 +156,7 @@ class Traces:
         Whether it stood still without Docker's knowing. Raises `EngineError`, or what Docker says,
         where it cannot be set right: then what is noted of it has to stay.
         """
-        unknown = late = False
+        unknown = late = froze = False
         refused: APIError | None = None
         until = time.monotonic() + SETTLED
         while True:
@@ -166,6 +166,8 @@ class Traces:
             if not state.get("Paused") and not still:
                 return unknown
             if late:
+                if froze and still:
+                    thaw(container, pid)  # Docker is wrong as before, and the session works
                 why = refused or "it has not noted that"
                 raise EngineError(
                     f"Docker could not be told that container {container[:12]} goes on: {why}. "
@@ -174,7 +176,7 @@ class Traces:
             if state.get("Paused"):
                 # What goes on already is not let go on; so it first stands still once more.
                 if refused and still is False:
-                    freeze(container, pid)
+                    froze = freeze(container, pid) or froze
                 refused = self._unpause(container, still is not None)
             else:
                 unknown = thaw(container, pid) or unknown

@@ -261,6 +261,25 @@ def test_docker_takes_for_standing_still_what_its_shim_has_running(container: Co
     container.client.unpause(container.id)
 
 
+def test_what_docker_cannot_be_told_of_goes_on_all_the_same(
+    container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without containerd's program it would be frozen by the kernel alone, and Docker refuse."""
+    traces = Traces(container.client, HUB)
+    traces.begin("order", container.id)
+    container.tell_docker_that_it_stands_still()
+    monkeypatch.setattr(commit_traces, "SETTLED", 1)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        for _ in range(2):
+            with pytest.raises(EngineError, match="Docker could not be told"):
+                traces.clear("order")
+            container.goes_on()
+    assert traces.clear("order")
+    assert not container.paused
+    container.goes_on()
+
+
 @pytest.mark.parametrize("seen", [True, False], ids=["cannot be changed", "cannot be seen"])
 def test_what_cannot_be_set_right_stays_noted(
     container: Container, seen: bool, monkeypatch: pytest.MonkeyPatch
