@@ -6,13 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from ..archives import unpack
 from . import suite
 
 VERSION = "14.0.0"
@@ -34,9 +33,6 @@ markers = db
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
-# Python before 3.11.4 has no filters of archives.
-_SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
-
 
 @pytest.fixture(scope="module")
 def theirs(pytestconfig: pytest.Config) -> Path:
@@ -53,8 +49,7 @@ def theirs(pytestconfig: pytest.Config) -> Path:
             ],
             check=True,
         )
-    with tarfile.open(archive) as tar:
-        tar.extractall(folder, **_SAFELY)
+    unpack(archive, folder)
     return folder / f"dockerspawner-{VERSION}" / "tests"
 
 

@@ -29,6 +29,7 @@ from jupyterhub_backendai.engine.images import (
 from jupyterhub_backendai.engine.settings import SiteSettings, container_settings
 from jupyterhub_backendai.engine.support import support_files
 from jupyterhub_backendai.model.keys import SshKeys
+from tests.archives import unpack
 
 AGENT = "local"
 IMAGE = "backendai-plain:latest"
@@ -174,8 +175,7 @@ def saved(reference: str, folder: Path, own_layers: int) -> tuple[dict[str, Any]
     tar = folder / "image.tar"
     subprocess.run(["docker", "save", "-o", str(tar), reference], check=True)
     place = folder / "image"
-    with tarfile.open(tar) as archive:
-        archive.extractall(place, filter="data")
+    unpack(tar, place)
     tar.unlink()
     [manifest] = json.loads((place / "manifest.json").read_text())
     paths: list[str] = []
