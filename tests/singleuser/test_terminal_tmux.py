@@ -54,6 +54,15 @@ async def test_the_users_settings_win_and_ours_are_there(server: Server) -> None
     await window.close()
 
 
+async def test_no_browser_is_asked_to_tell_its_focus(server: Server) -> None:
+    """One that told it of a shell that just ends would make tmux crash, with all other shells."""
+    window = await attach(server, server.ask("POST", "terminal/shells")[1]["shell"])
+    window.type("\x1b[?1;2c\x1b[>0;276;0c")  # what xterm.js says that it is
+    await window.run("echo he$((1))re", "he1re")
+    assert "\x1b[?1004h" not in window.text
+    await window.close()
+
+
 async def test_shells_of_both_kinds_of_terminal_are_the_same(server: Server) -> None:
     """One that was started in JupyterLab's terminal, with tmux's own settings."""
     server.tmux("-f", "/dev/null", "new-session", "-d", "-s", "train ü")
