@@ -94,7 +94,7 @@ class Traces:
                 return labels[LABEL_TAG] not in self._tags()
         return False
 
-    def outwait(self, order: str, at: Callable[[], None] = lambda: None) -> None:
+    def outwait(self, order: str, at: Callable[[], None]) -> None:
         """Until Docker is through with what it reads for an order that nobody waits for; an hour at
         most. `at` is called before each look."""
         until = time.monotonic() + LONGEST

@@ -245,11 +245,17 @@ def test_a_docker_that_hears_late_that_a_container_stood_still(
     assert not traces.orders()
 
 
-def test_docker_takes_for_standing_still_what_its_shim_has_running(container: Container) -> None:
-    """As when Docker was told late, and whoever watched for that was killed too."""
+def noted_wrongly(container: Container) -> Traces:
+    """An order has noted it, and Docker takes it for one that stands still."""
     traces = Traces(container.client, HUB)
     traces.begin("order", container.id)
     container.tell_docker_that_it_stands_still()
+    return traces
+
+
+def test_docker_takes_for_standing_still_what_its_shim_has_running(container: Container) -> None:
+    """As when Docker was told late, and whoever watched for that was killed too."""
+    traces = noted_wrongly(container)
     with pytest.raises(APIError, match="cannot resume a running"):
         container.client.unpause(container.id)
     container.goes_on()
@@ -265,9 +271,7 @@ def test_what_docker_cannot_be_told_of_goes_on_all_the_same(
     container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without containerd's program it would be frozen by the kernel alone, and Docker refuse."""
-    traces = Traces(container.client, HUB)
-    traces.begin("order", container.id)
-    container.tell_docker_that_it_stands_still()
+    traces = noted_wrongly(container)
     monkeypatch.setattr(commit_traces, "SETTLED", 1)
     with monkeypatch.context() as patch:
         patch.setenv("PATH", "/nowhere")
@@ -284,9 +288,7 @@ def test_what_docker_cannot_be_told_of_goes_on_all_the_same(
 def test_what_cannot_be_set_right_stays_noted(
     container: Container, seen: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = Traces(container.client, HUB)
-    traces.begin("order", container.id)
-    container.tell_docker_that_it_stands_still()
+    traces = noted_wrongly(container)
     monkeypatch.setattr(commit_traces, "SETTLED", 0)
     with monkeypatch.context() as patch:
         if seen:

@@ -36,9 +36,23 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecondEngine]:
             with subprocess.Popen(["docker", "save", IMAGE], stdout=subprocess.PIPE) as saved:
                 load = ["docker", "--host", engine.socket, "load"]
                 subprocess.run(load, stdin=saved.stdout, check=True, stdout=subprocess.DEVNULL)
+        if not enters_containers(engine.client().api):
+            pytest.skip("in a chroot Docker runs outside of a container what is to run in it")
         yield engine
     finally:
         engine.stop()
+
+
+def enters_containers(client: docker.APIClient) -> bool:
+    """Whether what it is to run in a container runs there, and not on the machine itself."""
+    made = client.create_container(IMAGE, ["sleep", "600"])
+    try:
+        client.start(made)
+        entered = client.exec_create(made, ["test", "-e", "/.dockerenv"])["Id"]
+        client.exec_start(entered)
+        return bool(client.exec_inspect(entered)["ExitCode"] == 0)
+    finally:
+        client.remove_container(made, force=True)
 
 
 @pytest.mark.timeout(600)

@@ -247,6 +247,7 @@ async def killing(
             client.start(made)
             wrote = client.exec_create(made, ["sh", "-c", writes(much)], user="root")
             client.exec_start(wrote["Id"])
+            assert client.exec_inspect(wrote["Id"])["ExitCode"] == 0
             service.store.set_kernel(session["id"], container_id=made)
             path = f"api/sessions/{session['id']}/commit"
             name = f"k{uuid.uuid4().hex[:8]}"
