@@ -1,47 +1,28 @@
-"""Schedules of faults: `python -m tests.faults.schedule SEED …` runs them, one line of JSON each.
-
-To be run with PYTHONHASHSEED=0, because the order of a set is part of what a seed repeats.
-"""
+"""A schedule of faults on stand-ins: what people do, what is killed, and what must hold."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
-import json
-import logging
-import sqlite3
-import sys
-import tempfile
-import time
 import traceback
-import uuid
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from jupyterhub import orm
-from sqlalchemy.pool import StaticPool
 from traitlets.config import Config
-from traitlets.log import get_logger
 
 from jupyterhub_backendai.configuration import BackendAI, read_configuration
 from jupyterhub_backendai.model.errors import RequestError
 from jupyterhub_backendai.model.status import Status
 from jupyterhub_backendai.service.hub import HubRefused
-from jupyterhub_backendai.service.workers import batch, queue, runner
-from jupyterhub_backendai.site import clock, naming, runtime
-from jupyterhub_backendai.store import NotFound, Session, SessionResult, Store, database
-from jupyterhub_backendai.store import sessions as store_sessions
+from jupyterhub_backendai.store import NotFound, Session, SessionResult, Store
 
 from ..holdings import holdings
 from .processes import StubHub, StubService
-from .virtual import BEGIN, VirtualLoop, pause
-from .world import AGENTS, Job, StubEngine, World, ask
+from .virtual import BEGIN, VirtualLoop
+from .world import AGENTS, Box, Job, World, ask
 
 OWNERS = ("alice", "bob", "carol")
 SESSIONS = 30
@@ -110,7 +91,7 @@ class Schedule:
     async def run(self) -> list[str]:
         """Everything; what is wrong in the end."""
         world, dice = self.world, self.random
-        world.fault = self._kill_some
+        world.fault, world.ending = self._kill_some, self._look_whether_it_ends
         world.faults = [dice.randint(1, STEPS_APART)]
         for _ in range(FAULTS - 1):
             world.faults.append(world.faults[-1] + dice.randint(1, STEPS_APART))
@@ -119,10 +100,11 @@ class Schedule:
         people = [asyncio.ensure_future(self._person(wish)) for wish in self.wishes]
         await asyncio.wait(people)
         broken = [person.exception() for person in people]
-        while world.faults:  # noqa: ASYNC110 - everybody was quick: the rest of the kills
-            await asyncio.sleep(1)
         if wrong := [f"somebody met {error!r}" for error in broken if error]:
             return wrong
+        while world.faults:  # everybody was quick: the rest of the kills
+            self._go_on()
+            await asyncio.sleep(1)
         wrong = await self._settled()
         for wish in self.wishes:
             if not self.store.get(wish.id).status.is_final:
@@ -192,18 +174,23 @@ class Schedule:
 
     async def _person(self, wish: Wish) -> None:
         await asyncio.sleep(wish.at)
-        while wish.depends_on and not wish.depends_on.id:  # noqa: ASYNC110
+        while wish.depends_on and not wish.depends_on.id:
+            self._go_on()
             await asyncio.sleep(1)
         await self._launch(wish)
         if wish.ends:
             await asyncio.sleep(wish.after)
             await self._end(wish, wish.ends)
 
+    def _go_on(self) -> None:
+        """Not after what no fault explains: what does not begin is waited for without end."""
+        if self.world.broken:
+            raise AssertionError(self.world.broken[0])
+
     async def _asked(self, of: str, call: Callable[[Any], Awaitable[Any]]) -> Any:
         """An answer, however often it takes."""
         while True:
-            if self.world.broken:  # what does not begin would be waited for without end
-                raise AssertionError(self.world.broken[0])
+            self._go_on()
             there = getattr(self.world, of)
             ready = there is not None and (there.open if of == "service" else there.listening)
             if ready and self.world.proxy:
@@ -211,7 +198,7 @@ class Schedule:
                     return await ask(self.world, there.process, lambda: call(there))  # noqa: B023
                 except ConnectionError:
                     self.world.say("an answer was lost")
-            await asyncio.sleep(self.random.uniform(0.5, 2))
+            await asyncio.sleep(self.random.uniform(1, 4))
 
     async def _launch(self, wish: Wish) -> None:
         server = wish.name if wish.by_page else ""
@@ -273,6 +260,12 @@ class Schedule:
         wrong += [f"{live[each].name} was ended and is live" for each in ended & live.keys()]
         return wrong
 
+    def _look_whether_it_ends(self, box: Box) -> None:
+        """Nothing that runs is stopped or removed before its session is on its way to its end."""
+        row = self.store.get(box.session)
+        if row.status is Status.RUNNING and row.agent == box.agent and box.running:
+            self.world.broken.append(f"{row.name} ran, and its container {box.id} was ended")
+
     def _of_batch(self, row: Session) -> list[str]:
         began = [at for session, at in self.world.commands if session == row.id]
         wrong = [f"its command ran {len(began)} times"] if len(began) > 1 else []
@@ -312,83 +305,3 @@ def hub_rows() -> dict[str, orm.User]:
     for user in rows.values():
         orm.Spawner(user=user, name="")  # each has a default server
     return rows
-
-
-def run(seed: int, store: Store) -> dict[str, Any]:
-    """One schedule from its seed, on an empty store; what was wrong, and its story."""
-    began = time.perf_counter()
-    loop = VirtualLoop()
-    schedule = prepared(seed, store, loop)
-    try:
-        wrong = loop.run_until_complete(schedule.run())
-    except Exception:
-        wrong = [traceback.format_exc()]
-    finally:
-        _end(loop)
-    took, steps = time.perf_counter() - began, schedule.world.steps
-    story = schedule.world.story if wrong else []
-    return {"seed": seed, "wrong": wrong, "seconds": took, "steps": steps, "now": loop.now,
-            "story": story}  # fmt: skip
-
-
-def prepared(seed: int, store: Store, loop: VirtualLoop) -> Schedule:
-    """The schedule, with the product's clocks and its chance taken from loop and seed."""
-    clock.datetime = loop.clock()  # type: ignore[misc,assignment]
-    told = SimpleNamespace(monotonic=loop.time)
-    queue.time = runner.time = told  # type: ignore[assignment]
-    asyncio.sleep = pause  # type: ignore[assignment]
-    schedule = Schedule(seed, store, loop)
-    world, dice = schedule.world, schedule.random
-
-    async def db(self: Any, function: Any, *args: Any, **more: Any) -> Any:
-        await world.step()
-        found = function(*args, **more)
-        await world.step()
-        return found
-
-    ids = SimpleNamespace(uuid4=lambda: uuid.UUID(int=dice.getrandbits(128), version=4))
-    store_sessions.uuid = runtime.uuid = ids  # type: ignore[assignment]
-    naming.secrets = SimpleNamespace(choice=dice.choice)  # type: ignore[assignment]
-    runtime.Site.db = db  # type: ignore[method-assign]
-    runtime.DockerEngine = lambda *_: StubEngine(world)  # type: ignore[assignment,misc]
-    return schedule
-
-
-def _end(loop: VirtualLoop) -> None:
-    """Whatever still runs, and may reach nothing any more."""
-    tasks = asyncio.all_tasks(loop)
-    for task in tasks:
-        task.cancel()
-    loop.close()
-
-
-def main(seeds: list[int]) -> None:
-    logging.disable(logging.CRITICAL)
-    get_logger().disabled = True
-    batch.LOOK_INTERVAL = queue.LOOK_INTERVAL = 3.0
-    memory = sqlite3.connect(":memory:", check_same_thread=False, **database._SQLITE)
-    empty = sqlite3.connect(":memory:")
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "backendai.sqlite"
-        # One for all: what survives is in its database, and each would compile every statement.
-        store = Store(f"sqlite:///{path}")
-        store.upgrade()
-        store.close()
-        with closing(sqlite3.connect(path)) as made:
-            made.backup(empty)
-    # Its one connection, which no kill ends: nothing here has to survive the machine.
-    database._prepare_sqlite(memory, None)
-    engine = store._db._engine
-    engine.pool = StaticPool(lambda: memory, dialect=engine.dialect)
-    runtime.Store = lambda url: store  # type: ignore[assignment,misc]
-    Store.upgrade = lambda self: None  # type: ignore[method-assign]
-    # What a schedule leaves is little; to look for it as often as usual takes a tenth longer.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
-    for seed in seeds:
-        empty.backup(memory)
-        print(json.dumps(run(seed, store)), flush=True)
-
-
-if __name__ == "__main__":
-    main([int(seed) for seed in sys.argv[1:]])

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,11 @@ ONLY = os.environ.get("FAULT_SEED")
 SIDE_BY_SIDE = os.cpu_count() or 1
 
 
-def begin(seeds: list[int]) -> subprocess.Popen[str]:
+def begin(seeds: list[int], *options: str) -> subprocess.Popen[str]:
     """Schedules in a process of their own: they take the clocks of the whole process, and what a
     seed repeats depends on the order of sets."""
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.schedule", *map(str, seeds)],
+        [sys.executable, "-m", "tests.faults.run", *map(str, seeds), *options],
         cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "0"}, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
 
@@ -46,10 +47,15 @@ def test_whatever_is_killed_nothing_is_lost_left_or_done_twice() -> None:
     assert not wrong, "\n".join(commands)
 
 
-def test_a_seed_repeats_its_schedule() -> None:
-    def once() -> tuple[object, ...]:
-        out, _ = begin([1]).communicate()
-        one = json.loads(out)
-        return one["wrong"], one["steps"], one["now"]
+def test_a_seed_repeats_its_schedule_with_and_without_shortcuts() -> None:
+    def done(*options: str) -> list[dict[str, Any]]:
+        out, _ = begin([1, 2, 3], "--whole", *options).communicate()
+        every = [json.loads(line) for line in out.splitlines()]
+        return [{key: one[key] for key in one.keys() - {"seconds"}} for one in every]
 
-    assert once() == once()
+    first = done()
+    for one in first:
+        assert any("kill -9 of hub" in line for line in one["story"])
+        assert sum('INTO "sessions"' in line for line in one["rows"]) == 30
+    assert done() == first
+    assert done("--plain") == first

@@ -46,37 +46,23 @@ class Process:
             task.cancel()
 
 
-class Soon:
-    """What the loop is to call next; asyncio's own handle does more, for whoever debugs."""
-
-    __slots__ = ("_args", "_callback", "_cancelled", "_context")
-
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], context: contextvars.Context
-    ) -> None:
-        self._callback, self._args, self._context = callback, args, context
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        self._cancelled = True
-
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-
 class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop that skips the time in which nothing happens; what others do in threads it does at
     once, so that the same seed gives the same run.
 
     It has timers and callbacks of its own, because it watches nothing else: asyncio's way around
-    sockets and signals would take longer than what runs in it.
+    sockets and signals would take longer than what runs in it. What is to be called soon cannot be
+    cancelled: nobody does that.
     """
+
+    latest: VirtualLoop  # there is one at a time; asyncio asks the kernel whose thread this is
 
     def __init__(self) -> None:
         self.now = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle | asyncio.Future[None]]] = []
         self._order = itertools.count()  # of timers of the same moment
         super().__init__()
+        VirtualLoop.latest = self
         self.set_task_factory(_task)  # type: ignore[arg-type]
         self.set_exception_handler(lambda *_: None)  # of tasks that were killed
 
@@ -92,32 +78,29 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
-    ) -> Soon:
-        soon = Soon(callback, args, context or contextvars.copy_context())
-        self._ready.append(soon)  # type: ignore[attr-defined]
-        return soon
+    ) -> None:
+        self._ready.append((context or contextvars.copy_context(), callback, args))  # type: ignore[attr-defined]
 
     def _run_once(self) -> None:
-        ready: deque[Soon | asyncio.TimerHandle] = self._ready  # type: ignore[attr-defined]
-        timers = self._timers
+        ready: deque[tuple[contextvars.Context, Callable[..., object], tuple[Any, ...]]]
+        ready, timers = self._ready, self._timers  # type: ignore[attr-defined]
         while not self._stopping:  # type: ignore[attr-defined]
             while timers and (not ready or timers[0][0] <= self.now):
                 when, _, timer = heapq.heappop(timers)
                 if timer.cancelled():
                     continue
-                self.now = max(self.now, when)
-                if isinstance(timer, asyncio.TimerHandle):
-                    ready.append(timer)
+                if when > self.now:
+                    self.now = when
+                if type(timer) is asyncio.TimerHandle:
+                    ready.append((timer._context, _due, (timer,)))
                 else:
                     timer.set_result(None)
             if not ready:
                 raise AssertionError("everybody waits for ever")
             for _ in range(len(ready)):
-                handle = ready.popleft()
-                if handle._cancelled:
-                    continue
+                context, callback, args = ready.popleft()
                 try:
-                    handle._context.run(handle._callback, *handle._args)
+                    context.run(callback, *args)
                 except Exception:  # of a task that was killed, as in the exception handler
                     continue
 
@@ -142,11 +125,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return Clock
 
 
+def _due(timer: asyncio.TimerHandle) -> None:
+    if not timer.cancelled():  # by what came before it in the same moment
+        timer._callback(*timer._args)
+
+
 async def pause(seconds: float) -> None:
     """`asyncio.sleep` without its detours, and without a turn of the loop where this one is next
     anyway."""
-    loop = asyncio.get_running_loop()
-    assert isinstance(loop, VirtualLoop)
+    loop = VirtualLoop.latest
     when, timers = loop.now + seconds, loop._timers
     if not loop._ready and (not timers or when < timers[0][0]):  # type: ignore[attr-defined]
         loop.now = when

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from jupyterhub_backendai.model.slots import GIB, Slots
 from jupyterhub_backendai.model.usage import Reading
 from jupyterhub_backendai.site.clock import utcnow
 
-from .virtual import Killed, Process, current, pause
+from .virtual import Killed, Process, VirtualLoop, current, pause
 
 AGENTS = ("one", "two")
 ROOM = Slots(6000, 8 * GIB)
@@ -92,6 +91,7 @@ class World:
     steps: int = 0
     faults: list[int] = field(default_factory=list)
     fault: Callable[[], None] = lambda: None
+    ending: Callable[[Box], None] = lambda _: None  # is told of what somebody stops or removes
     broken: list[str] = field(default_factory=list)  # what no fault explains
     told: list[tuple[datetime, int, str]] = field(default_factory=list)
 
@@ -106,22 +106,33 @@ class World:
         """What happened, line by line."""
         return [f"{at:%M:%S.%f} step {step}: {text}" for at, step, text in self.told]
 
-    async def step(self) -> None:
-        """A moment at which anything may be killed, whoever takes the step included."""
+    def moment(self) -> None:
+        """One at which anything may be killed, whoever comes to it included."""
         process = current.get()
         self.steps += 1
         if process is not None and not process.alive:
             raise Killed
-        while self.faults and self.steps >= self.faults[0]:
-            self.faults.pop(0)
-            self.fault()
-        await pause(self.random.random() * 0.02)
+        if self.faults and self.steps >= self.faults[0]:
+            while self.faults and self.steps >= self.faults[0]:
+                self.faults.pop(0)
+                self.fault()
+            if process is not None and not process.alive:
+                raise Killed
+
+    async def step(self) -> None:
+        """Such a moment, and in half of all cases others come first before it goes on."""
+        self.moment()
+        chance = self.random.random()
+        if chance < 0.5:
+            return
+        await pause(chance * 0.02)
+        process = current.get()
         if process is not None and not process.alive:
             raise Killed
 
     async def on(self, agent: str, work: Callable[[], Any]) -> Any:
         """A call of a machine's dockerd, which may die before or after it has done its work."""
-        await self.step()
+        self.moment()
         if agent in self.down:
             raise AgentUnreachable(f"{agent} does not answer")
         found = work()
@@ -145,6 +156,7 @@ class World:
     def remove(self, box: Box) -> None:
         if box.id not in self.boxes:
             return  # somebody else was faster
+        self.ending(box)
         self.stop(box)
         if box.job is not None and box.ended_at() is not None:
             self.finished[box.session] = box.job.exit_code
@@ -157,11 +169,12 @@ async def ask(world: World, process: Process, work: Callable[[], Awaitable[Any]]
     await world.step()
 
     async def answered() -> Any:
-        await world.step()
+        world.moment()
         return await work()
 
-    task = process.run(answered())
-    await asyncio.wait([task])
+    task, over = process.run(answered()), VirtualLoop.latest.create_future()
+    task.add_done_callback(lambda _: over.done() or over.set_result(None))
+    await over  # as `asyncio.wait` does, without its detours
     if task.cancelled() or not process.alive:
         raise ConnectionError(f"{process.name} broke off")
     found = task.result()
@@ -214,8 +227,12 @@ class StubEngine(Engine):
         await self.world.on(agent, started)
 
     async def stop_session(self, agent: str, session_id: str, grace: int) -> None:
+        def stopped(box: Box) -> None:
+            self.world.ending(box)
+            self.world.stop(box)
+
         for box in self.world.of(session_id, agent):
-            await self.world.on(agent, lambda box=box: self.world.stop(box))
+            await self.world.on(agent, lambda box=box: stopped(box))
 
     async def remove_session(self, agent: str, session_id: str, keep_home: bool = False) -> int:
         world, count = self.world, 0
