@@ -28,6 +28,7 @@ from jupyterhub_backendai.service.workers import batch, queue, runner
 from jupyterhub_backendai.site import clock, naming, runtime
 from jupyterhub_backendai.store import Store, database
 from jupyterhub_backendai.store import sessions as store_sessions
+from jupyterhub_backendai.store.tables import META
 
 from .schedule import Schedule
 from .straight import MemoryDatabase, StraightDatabase
@@ -87,24 +88,27 @@ def empty_store(plain: bool) -> tuple[Store, Callable[[], sqlite3.Connection]]:
     """A store in memory, and what empties it: the same for all schedules, because each store would
     compile every statement anew, and what survives a kill is in its database."""
     memory = sqlite3.connect(":memory:", check_same_thread=False, **database._SQLITE)
-    empty = sqlite3.connect(":memory:")
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "backendai.sqlite"
         store = Store(f"sqlite:///{path}")
         store.upgrade()
         store.close()
         with closing(sqlite3.connect(path)) as made:
-            # The one thing in it that is made by chance, and not by the seed's.
-            made.execute("UPDATE meta SET value = '00000000' WHERE key = 'hub_id'")
-            made.commit()
-            made.backup(empty)
+            made.backup(memory)
+    # The one thing in it that is made by chance, and not by the seed's.
+    memory.execute("UPDATE meta SET value = '00000000' WHERE key = 'hub_id'")
+    first = memory.execute("SELECT key, value FROM meta").fetchall()
+    memory.commit()
     # Its one connection, which no kill ends: nothing here has to survive the machine.
     database._prepare_sqlite(memory, None)
     kind = MemoryDatabase if plain else StraightDatabase
     store._db = kind(f"sqlite:///{path}", memory)
 
     def emptied() -> sqlite3.Connection:
-        empty.backup(memory)
+        # With another schema, or the same once more, SQLite would parse every statement again.
+        for table in reversed(META.metadata.sorted_tables):
+            memory.execute(f"DELETE FROM {table.name}")
+        memory.executemany("INSERT INTO meta VALUES (?, ?)", first)
         return memory
 
     return store, emptied
