@@ -64,9 +64,7 @@ class Slots:
     @property
     def gpu_slot(self) -> GpuSlot | None:
         """The name of the slot of GPUs of which this has some; None without."""
-        if not (self.fgpu or self.gpu or self.mig):  # as of most; a pass asks each that waits
-            return None
-        return next(name for name in GPU_SLOTS if getattr(self, name))
+        return next((name for name in GPU_SLOTS if getattr(self, name)), None)
 
     def fits(self, free: Slots) -> bool:
         """Whether all of these amounts are within `free`."""

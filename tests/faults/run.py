@@ -33,7 +33,7 @@ from jupyterhub_backendai.store.tables import META
 from .schedule import Schedule
 from .straight import MemoryDatabase, StraightDatabase
 from .virtual import VirtualLoop, pause
-from .world import StubEngine
+from .world import BEFORE, StubEngine
 
 
 def run(seed: int, store: Store, whole: bool) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def prepared(seed: int, store: Store, loop: VirtualLoop) -> Schedule:
     world, dice = schedule.world, schedule.random
 
     async def db(self: Any, function: Any, *args: Any, **more: Any) -> Any:
-        world.moment()
+        await world.step(BEFORE)
         found = function(*args, **more)
         await world.step()
         return found
@@ -85,8 +85,8 @@ def _end(loop: VirtualLoop) -> None:
 
 
 def empty_store(plain: bool) -> tuple[Store, Callable[[], sqlite3.Connection]]:
-    """A store in memory, and what empties it: the same for all schedules, because each store would
-    compile every statement anew, and what survives a kill is in its database."""
+    """A store in memory, and what empties it. All schedules have the same one, because each store
+    would compile every statement anew; whoever is killed leaves nothing in it but its rows."""
     memory = sqlite3.connect(":memory:", check_same_thread=False, **database._SQLITE)
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "backendai.sqlite"

@@ -198,7 +198,7 @@ class Schedule:
                     return await ask(self.world, there.process, lambda: call(there))  # noqa: B023
                 except ConnectionError:
                     self.world.say("an answer was lost")
-            await asyncio.sleep(self.random.uniform(1, 4))
+            await asyncio.sleep(self.random.uniform(0.5, 4))
 
     async def _launch(self, wish: Wish) -> None:
         server = wish.name if wish.by_page else ""
@@ -261,7 +261,7 @@ class Schedule:
         return wrong
 
     def _look_whether_it_ends(self, box: Box) -> None:
-        """Nothing that runs is stopped or removed before its session is on its way to its end."""
+        """The container of a session that is RUNNING is not for service or Hub to end."""
         row = self.store.get(box.session)
         if row.status is Status.RUNNING and row.agent == box.agent and box.running:
             self.world.broken.append(f"{row.name} ran, and its container {box.id} was ended")

@@ -3,8 +3,9 @@
 A statement that is run time and again is compiled once. Its values and rows go through the very
 processors that SQLAlchemy has for them, but not through its events, pools, contexts and results,
 which take longer than SQLite does. What is met for the first time, or is anything special,
-SQLAlchemy runs on the same connection; it is also asked to do again what fails, so that errors are
-its own. `test_stub_faults` runs a schedule both ways and compares all that comes of it.
+SQLAlchemy runs on the same connection; it is also asked to do again what fails, so that the error
+is its own. A database in memory is never away, so that nothing here is `Unavailable`.
+`test_stub_faults` runs schedules both ways and compares all that comes of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 from weakref import WeakSet
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection, Engine, TextClause
 from sqlalchemy.pool import StaticPool
 from sqlalchemy.sql.compiler import SQLCompiler
 
@@ -24,7 +25,7 @@ from jupyterhub_backendai.store.database import Database
 
 
 class MemoryDatabase(Database):
-    """The store's database on the one connection that is given, for one thread."""
+    """The store's database, plainly as it is, on the one connection that is given."""
 
     def __init__(self, url: str, driver: sqlite3.Connection) -> None:
         super().__init__(url)
@@ -32,7 +33,7 @@ class MemoryDatabase(Database):
 
 
 class StraightDatabase(MemoryDatabase):
-    """The same without detours, for who has one transaction at a time."""
+    """The same without detours, for one thread and one transaction at a time."""
 
     def __init__(self, url: str, driver: sqlite3.Connection) -> None:
         super().__init__(url, driver)
@@ -58,6 +59,7 @@ class Transaction:
         self._connection, self._driver, self._begin = connection, driver, begin
 
     def __enter__(self) -> Straight:
+        assert not self._driver.in_transaction, "one is within another"
         if self._begin:
             self._driver.execute(self._begin)
         return self._connection
@@ -81,20 +83,19 @@ class Straight:
         self._met: WeakSet[Any] = WeakSet()
 
     def execute(self, statement: Any, given: Any = None) -> Any:
-        many = type(given) is list
-        first = (given[0] if many else given) or {}
-        prepared = self._find(statement, first)
+        if type(given) is list:
+            if len(given) > 1:
+                return self._slow.execute(statement, given)
+            (given,) = given
+        prepared = self._find(statement, given or {})
         if prepared is None:
             return self._slow.execute(statement, given)
         try:
-            if many and len(given) > 1:
-                cursor = self._driver.executemany(prepared.sql, map(prepared.values, given))
-            else:
-                cursor = self._driver.execute(prepared.sql, prepared.values(first))
-            rows = prepared.rows(cursor.fetchall()) if prepared.row else []
-        except sqlite3.Error:
-            return self._slow.execute(statement, given)
-        return Rows(rows, cursor.rowcount)
+            cursor = self._driver.execute(prepared.sql, prepared.values(given or {}))
+        except sqlite3.Error as error:
+            self._slow.execute(statement, given)
+            raise AssertionError(f"only SQLAlchemy can run {prepared.sql}") from error
+        return Rows(prepared.rows(cursor.fetchall()) if prepared.row else [], cursor.rowcount)
 
     def scalar(self, statement: Any, given: Any = None) -> Any:
         return self.execute(statement, given).scalar()
@@ -111,13 +112,15 @@ class Straight:
             if statement not in self._met:  # most likely made for this one time
                 self._met.add(statement)
                 return None
-            known = Known(statement, key[1], self.dialect)
-            self._known[key] = known if known.lists else known.of(given) or known
-        return known.of(given)
+            known = self._known[key] = Known(statement, key[1], self.dialect)
+        found = known.of(given)
+        if found and not known.lists:
+            self._known[key] = found
+        return found
 
 
 class Rows:
-    """What a statement gave: as much of SQLAlchemy's results as the store asks for."""
+    """What a statement gave, once: as much of SQLAlchemy's results as is asked for here."""
 
     __slots__ = ("_rows", "rowcount")
 
@@ -125,29 +128,31 @@ class Rows:
         self._rows, self.rowcount = rows, rowcount
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self._rows)
+        return iter(self.all())
 
     def all(self) -> list[Any]:
-        return self._rows
+        rows, self._rows = self._rows, []
+        return rows
 
     def first(self) -> Any:
-        return self._rows[0] if self._rows else None
+        return next(iter(self), None)
 
     def one_or_none(self) -> Any:
         return self.one() if self._rows else None
 
     def one(self) -> Any:
-        (row,) = self._rows
+        (row,) = self
         return row
 
     def scalar(self) -> Any:
-        return self._rows[0][0] if self._rows else None
+        row = self.first()
+        return None if row is None else row[0]
 
     def scalar_one(self) -> Any:
         return self.one()[0]
 
     def scalars(self) -> Rows:
-        return Rows([row[0] for row in self._rows], self.rowcount)
+        return Rows([row[0] for row in self], self.rowcount)
 
 
 class Special(Exception):
@@ -183,7 +188,10 @@ class Prepared:
     """A statement for values of certain names, and lists among them of certain lengths."""
 
     def __init__(self, compiled: SQLCompiler, given: Mapping[str, Any]) -> None:
-        if compiled.literal_execute_params or any(b.callable for b in compiled.binds.values()):
+        binds = compiled.binds.items()
+        renamed = any(bind.key in given and bind.key != name for name, bind in binds)
+        late = compiled.literal_execute_params or any(bind.callable for _, bind in binds)
+        if renamed or late or isinstance(compiled.statement, TextClause):
             raise Special
         self._of_values(compiled, given)
         self._of_rows(compiled)

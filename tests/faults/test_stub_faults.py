@@ -10,9 +10,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from jupyterhub_backendai.model.status import Status
+
+from .schedule import Schedule
+from .world import Box, World
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEDULES = int(os.environ.get("FAULT_SCHEDULES", "12"))
@@ -49,8 +55,11 @@ def test_whatever_is_killed_nothing_is_lost_left_or_done_twice() -> None:
 
 def test_a_seed_repeats_its_schedule_with_and_without_shortcuts() -> None:
     def done(*options: str) -> list[dict[str, Any]]:
-        out, _ = begin([1, 2, 3], "--whole", *options).communicate()
+        process = begin([1, 2, 3], "--whole", *options)
+        out, _ = process.communicate()
+        assert process.returncode == 0
         every = [json.loads(line) for line in out.splitlines()]
+        assert [(one["seed"], one["wrong"]) for one in every] == [(1, []), (2, []), (3, [])]
         return [{key: one[key] for key in one.keys() - {"seconds"}} for one in every]
 
     first = done()
@@ -59,3 +68,14 @@ def test_a_seed_repeats_its_schedule_with_and_without_shortcuts() -> None:
         assert sum('INTO "sessions"' in line for line in one["rows"]) == 30
     assert done() == first
     assert done("--plain") == first
+
+
+@pytest.mark.parametrize("status", [Status.RUNNING, Status.CREATING, Status.TERMINATING])
+def test_a_container_that_is_ended_while_its_session_runs_is_wrong(status: Status) -> None:
+    schedule, world = object.__new__(Schedule), World(seed=1)
+    row = SimpleNamespace(name="work", status=status, agent="one")
+    schedule.world, schedule.store = world, SimpleNamespace(get=lambda _: row)  # type: ignore[assignment]
+    world.ending = schedule._look_whether_it_ends
+    box = world.boxes["box"] = Box("box", "session", "one", None, started=True)
+    world.remove(box)
+    assert bool(world.broken) is (status is Status.RUNNING)

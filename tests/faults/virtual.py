@@ -79,7 +79,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> None:
-        self._ready.append((context or contextvars.copy_context(), callback, args))  # type: ignore[attr-defined]
+        if context is None:
+            context = contextvars.copy_context()
+        self._ready.append((context, callback, args))  # type: ignore[attr-defined]
 
     def _run_once(self) -> None:
         ready: deque[tuple[contextvars.Context, Callable[..., object], tuple[Any, ...]]]
@@ -99,10 +101,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                 raise AssertionError("everybody waits for ever")
             for _ in range(len(ready)):
                 context, callback, args = ready.popleft()
-                try:
-                    context.run(callback, *args)
-                except Exception:  # of a task that was killed, as in the exception handler
-                    continue
+                context.run(callback, *args)
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
         done = self.create_future()

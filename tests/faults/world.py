@@ -28,6 +28,9 @@ from .virtual import Killed, Process, VirtualLoop, current, pause
 
 AGENTS = ("one", "two")
 ROOM = Slots(6000, 8 * GIB)
+# How likely others have their turn before what reaches out of a process. After it they have it in
+# half of all cases, and between two of them that is as good.
+BEFORE = 1 / 8
 LINGER = 60  # seconds that a container stays up after its command
 
 
@@ -106,33 +109,29 @@ class World:
         """What happened, line by line."""
         return [f"{at:%M:%S.%f} step {step}: {text}" for at, step, text in self.told]
 
-    def moment(self) -> None:
-        """One at which anything may be killed, whoever comes to it included."""
+    async def step(self, turn: float = 0.5) -> None:
+        """A moment at which anything may be killed, whoever takes the step included; `turn` is how
+        likely others have theirs before it goes on."""
         process = current.get()
         self.steps += 1
-        if process is not None and not process.alive:
-            raise Killed
-        if self.faults and self.steps >= self.faults[0]:
-            while self.faults and self.steps >= self.faults[0]:
-                self.faults.pop(0)
-                self.fault()
-            if process is not None and not process.alive:
-                raise Killed
-
-    async def step(self) -> None:
-        """Such a moment, and in half of all cases others come first before it goes on."""
-        self.moment()
+        self._alive(process)
+        while self.faults and self.steps >= self.faults[0]:
+            self.faults.pop(0)
+            self.fault()
+            self._alive(process)
         chance = self.random.random()
-        if chance < 0.5:
-            return
-        await pause(chance * 0.02)
-        process = current.get()
+        if chance < turn:
+            await pause(chance * 0.04)
+            self._alive(process)
+
+    @staticmethod
+    def _alive(process: Process | None) -> None:
         if process is not None and not process.alive:
             raise Killed
 
     async def on(self, agent: str, work: Callable[[], Any]) -> Any:
         """A call of a machine's dockerd, which may die before or after it has done its work."""
-        self.moment()
+        await self.step(BEFORE)
         if agent in self.down:
             raise AgentUnreachable(f"{agent} does not answer")
         found = work()
@@ -169,7 +168,7 @@ async def ask(world: World, process: Process, work: Callable[[], Awaitable[Any]]
     await world.step()
 
     async def answered() -> Any:
-        world.moment()
+        await world.step(BEFORE)
         return await work()
 
     task, over = process.run(answered()), VirtualLoop.latest.create_future()
