@@ -83,15 +83,18 @@ class Straight:
         self._met: WeakSet[Any] = WeakSet()
 
     def execute(self, statement: Any, given: Any = None) -> Any:
-        if type(given) is list:
-            if len(given) > 1:
-                return self._slow.execute(statement, given)
+        if type(given) is list and len(given) == 1:
             (given,) = given
-        prepared = self._find(statement, given or {})
-        if prepared is None:
+        many = type(given) is list
+        first = given[0] if many else given or {}
+        prepared = self._find(statement, first)
+        if prepared is None or (many and prepared.expands):
             return self._slow.execute(statement, given)
         try:
-            cursor = self._driver.execute(prepared.sql, prepared.values(given or {}))
+            if many:
+                cursor = self._driver.executemany(prepared.sql, map(prepared.values, given))
+            else:
+                cursor = self._driver.execute(prepared.sql, prepared.values(first))
         except sqlite3.Error as error:
             self._slow.execute(statement, given)
             raise AssertionError(f"only SQLAlchemy can run {prepared.sql}") from error
@@ -198,7 +201,7 @@ class Prepared:
 
     def _of_values(self, compiled: SQLCompiler, given: Mapping[str, Any]) -> None:
         state = compiled.construct_expanded_state(dict(given))
-        self.sql = state.statement
+        self.sql, self.expands = state.statement, bool(state.parameter_expansion)
         fixed = {**state.parameters, **_defaults(compiled)}
         processors = {**compiled._bind_processors, **state.processors}
         parts = {
