@@ -5,7 +5,8 @@ processors that SQLAlchemy has for them, but not through its events, pools, cont
 which take longer than SQLite does. What is met for the first time, or is anything special,
 SQLAlchemy runs on the same connection; it is also asked to do again what fails, so that the error
 is its own. A database in memory is never away, so that nothing here is `Unavailable`.
-`test_stub_faults` runs schedules both ways and compares all that comes of them.
+`test_straight` holds it against SQLAlchemy, and `test_stub_faults` runs schedules both ways and
+compares all that comes of them.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ class Straight:
         many = type(given) is list
         first = given[0] if many else given or {}
         prepared = self._find(statement, first)
-        if prepared is None or (many and prepared.expands):
+        if prepared is None or (many and not prepared.takes_many):
             return self._slow.execute(statement, given)
         try:
             if many:
@@ -198,10 +199,13 @@ class Prepared:
             raise Special
         self._of_values(compiled, given)
         self._of_rows(compiled)
+        # Of many SQLAlchemy alone gives rows, and says no to lists.
+        lists = any(bind.expanding for _, bind in binds)
+        self.takes_many = not (lists or self.row)
 
     def _of_values(self, compiled: SQLCompiler, given: Mapping[str, Any]) -> None:
         state = compiled.construct_expanded_state(dict(given))
-        self.sql, self.expands = state.statement, bool(state.parameter_expansion)
+        self.sql = state.statement
         fixed = {**state.parameters, **_defaults(compiled)}
         processors = {**compiled._bind_processors, **state.processors}
         parts = {
